@@ -1,0 +1,7 @@
+"""Metrics and densities learnt from data too large for n x n matrices."""
+
+from fastmetric.nca import NCA, nca_value_and_grad
+
+__version__ = "0.1.0"
+
+__all__ = ["NCA", "__version__", "nca_value_and_grad"]

@@ -1,0 +1,136 @@
+"""The border: everything a user gives is checked here, once, before any work."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+
+FLOATS = (np.float64, np.float32)
+
+
+@contextmanager
+def unchanged_on_error(estimator: Any) -> Iterator[None]:
+    """Give the estimator back its attributes if the body raises: nothing is half-fitted."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def _refuse_strings(X: Any) -> None:
+    """Raise if X is made of strings, which NumPy would parse as numbers."""
+    kind = np.asarray(X).dtype if isinstance(X, list | tuple) else getattr(X, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind in ("U", "S"):
+        raise ValueError(
+            f"X holds strings ({kind}); numbers were expected. "
+            "Convert it first, for example with X.astype(float)."
+        )
+
+
+def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return X (n, D) as floats, the classes (C,) sorted, and class numbers y (n,), 0-based."""
+    _refuse_strings(X)
+    X, y = validate_data(estimator, X, y, dtype=FLOATS, ensure_min_samples=2)
+    return X, *_class_numbers(y)
+
+
+def query_data(estimator: Any, X: Any) -> np.ndarray:
+    """Return X (m, D) as floats, with the features the estimator was fitted on."""
+    _refuse_strings(X)
+    return validate_data(estimator, X, dtype=FLOATS, reset=False)
+
+
+def labelled_arrays(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (n, D) as floats and class numbers y (n,), 0-based; for functions."""
+    _refuse_strings(X)
+    X = check_array(X, dtype=FLOATS, ensure_min_samples=2, input_name="X")
+    y = check_array(y, dtype=None, ensure_2d=False, input_name="y")
+    if y.ndim != 1:
+        raise ValueError(f"y has shape {y.shape}; one label per row of X was expected.")
+    check_consistent_length(X, y)
+    return X, _class_numbers(y)[1]
+
+
+def _class_numbers(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted classes and the number of each row's class."""
+    check_classification_targets(y)
+    classes, numbers_of_rows = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only ({classes[0]!r}); a metric is learnt from at least two classes."
+        )
+    return classes, numbers_of_rows
+
+
+def transformation(A: Any, n_features: int, name: str = "A") -> np.ndarray:
+    """Return a linear map A (d, D), d <= D, as float64."""
+    A = check_array(A, dtype=np.float64, input_name=name)
+    if A.shape[1] != n_features:
+        raise ValueError(
+            f"{name} has shape {A.shape}; its {A.shape[1]} columns should be the {n_features} "
+            "features of X."
+        )
+    if A.shape[0] > n_features:
+        raise ValueError(
+            f"{name} has shape {A.shape}; a map to more dimensions than the {n_features} features "
+            "of X gains nothing. Give at most as many rows as columns."
+        )
+    return A
+
+
+def row_indices(rows: Any, n: int) -> np.ndarray:
+    """Return indices of rows, each in 0..n-1, as an integer array."""
+    rows = np.asarray(rows)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or rows.size == 0:
+        raise ValueError(
+            f"rows should be a non-empty 1-D array of row numbers; got {rows.dtype} of shape "
+            f"{rows.shape}. For a mask, give np.flatnonzero(mask)."
+        )
+    if rows.min() < 0 or rows.max() >= n:
+        raise ValueError(f"rows run from {rows.min()} to {rows.max()}; X has the rows 0 to {n - 1}.")
+    return rows.astype(np.intp)
+
+
+def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
+    """Return `value`, one of the strings `options`."""
+    if not isinstance(value, str) or value not in options:
+        known = ", ".join(repr(option) for option in options)
+        raise ValueError(f"{name}={value!r} is not known; choose from {known}.")
+    return value
+
+
+def integer(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Return an integer parameter within its range."""
+    fits = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not fits or value < least or (most is not None and value > most):
+        wanted = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} should be an integer, {wanted}; got {value!r}.")
+    return int(value)
+
+
+def number(name: str, value: Any, least: float = 0.0) -> float:
+    """Return a finite number of at least `least`."""
+    fits = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not fits or not np.isfinite(value) or value < least:
+        raise ValueError(f"{name} should be a finite number, at least {least}; got {value!r}.")
+    return float(value)
+
+
+def jobs(n_jobs: Any) -> int | None:
+    """Return a number of threads: None, or an integer other than 0."""
+    if n_jobs is None:
+        return None
+    if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
+        raise ValueError(
+            f"n_jobs should be None, a positive number of threads, or -1 for all cores; got {n_jobs!r}."
+        )
+    return int(n_jobs)

@@ -1,0 +1,307 @@
+"""Exact sums over all pairs, block against block: class sums and the pair scatter [CCK-6].
+
+Rows are sorted by class, so that the own class of row i is the slice starts[i]:stops[i] and
+no inner loop compares labels. Two families:
+
+* `symmetric_*`: a block of the points against a block of the same points, each unordered
+  pair once, kernels unshifted. The fast way, for rows whose sum does not underflow.
+* `row_*`: some rows against a block of reference points, each row relative to its own nearest
+  neighbour or total: safe in logs at any scale. For a subset of rows, for rows that the
+  fast way cannot represent, and for prediction.
+
+Every function returns partial results of one block, in float64; adding them up is the
+caller's business.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric._jit import compiled
+from fastmetric.core.exp import LOWEST, exp, exp64
+from fastmetric.core.kernels import kernel_fall, kernel_value
+from fastmetric.core.registers import sq_distances
+from fastmetric.core.tiles import TILE_COLS, TILE_ROWS, padded, scatter, scatter_few, smallest
+
+
+FEW = 16  # a row with fewer than one live weight in so many is scattered pair by pair
+
+
+class Block(NamedTuple):
+    """A range of query rows against a range of reference rows; i0 and j0 multiples of ALIGN."""
+
+    i0: int
+    i1: int
+    j0: int
+    j1: int
+
+
+class Neighbours(NamedTuple):
+    """Where the rows of a query stand among the class-sorted reference points."""
+
+    starts: np.ndarray  # the own class of row i is starts[i]:stops[i]
+    stops: np.ndarray
+    selves: np.ndarray  # row i is itself the reference point selves[i], left out (-1: none)
+
+
+@compiled
+def _clip(x, lo, hi):
+    """Return x moved into lo..hi."""
+    return min(max(x, lo), hi)
+
+
+@compiled
+def _tile_buffer(points):
+    """Return memory for the largest tile."""
+    return np.empty(TILE_ROWS * TILE_COLS, points.rows.dtype)
+
+
+@compiled
+def _distance_tile(buffer, query, i0, i1, ref, j0, j1):
+    """Return the squared distances of query rows i0:i1 to reference points j0:j1, padded."""
+    height, width = padded(i1 - i0), padded(j1 - j0)
+    tile = buffer[: height * width].reshape(height, width)
+    sq_distances(query.rows, i0, ref.panels, j0, tile)
+    return tile
+
+
+@compiled
+def _symmetric_tile(buffer, points, i0, i1, j0, j1):
+    """Return the distance tile of i0:i1 and j0:j1 with every pair j <= i left out."""
+    tile = _distance_tile(buffer, points, i0, i1, points, j0, j1)
+    for i in range(max(i0, j0), i1):
+        tile[i - i0, : min(i + 1, j1) - j0] = np.inf
+    return tile
+
+
+@compiled
+def _row_tile(buffer, query, i0, i1, ref, j0, j1, selves):
+    """Return the distance tile of i0:i1 and j0:j1 with the points themselves left out."""
+    tile = _distance_tile(buffer, query, i0, i1, ref, j0, j1)
+    for i in range(i0, i1):
+        if j0 <= selves[i] < j1:
+            tile[i - i0, selves[i] - j0] = np.inf
+    return tile
+
+
+@compiled
+def _clear_padding(tile, n_rows, n_cols):
+    """Set the weights of padding rows and columns to zero."""
+    tile[n_rows:] = 0
+    tile[:, n_cols:] = 0
+
+
+@compiled
+def _add_kernel(code, s, col_sums):
+    """Return sum k(s) and add the terms to `col_sums`, both (m,)."""
+    total = s.dtype.type(0)
+    for c in range(s.size):
+        k = kernel_value(code, s[c])
+        total += k
+        col_sums[c] += k
+    return total
+
+
+@compiled
+def symmetric_sums(points, starts, stops, block, code):
+    """Return the kernel sums of one block: own and other class, seen from i and from j.
+
+    Returns own_i, other_i (i1 - i0,) and own_j, other_j (j1 - j0,): sums of k(s_ij) over the
+    pairs i < j of the block.
+    """
+    i0, i1, j0, j1 = block
+    own_i, other_i = np.zeros(i1 - i0), np.zeros(i1 - i0)
+    own_j, other_j = np.zeros(j1 - j0), np.zeros(j1 - j0)
+    buffer = _tile_buffer(points)
+    col_own, col_other = np.empty(TILE_COLS, buffer.dtype), np.empty(TILE_COLS, buffer.dtype)
+    for ti in range(i0, i1, TILE_ROWS):
+        for tj in range(max(j0, ti), j1, TILE_COLS):
+            i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
+            tile = _symmetric_tile(buffer, points, ti, i_end, tj, j_end)
+            n_cols = j_end - tj
+            col_own[:] = 0
+            col_other[:] = 0
+            for i in range(ti, i_end):
+                s = tile[i - ti]
+                lo, hi = _clip(starts[i] - tj, 0, n_cols), _clip(stops[i] - tj, 0, n_cols)
+                other_i[i - i0] += _add_kernel(code, s[:lo], col_other[:lo])
+                own_i[i - i0] += _add_kernel(code, s[lo:hi], col_own[lo:hi])
+                other_i[i - i0] += _add_kernel(code, s[hi:n_cols], col_other[hi:n_cols])
+            for c in range(n_cols):
+                own_j[tj - j0 + c] += col_own[c]
+                other_j[tj - j0 + c] += col_other[c]
+    return own_i, other_i, own_j, other_j
+
+
+@compiled
+def _weigh(code, s, pull, pulls):
+    """Turn the distances `s` into weights -k'(s) (pull + pulls), in place."""
+    for c in range(s.size):
+        s[c] = kernel_fall(code, s[c]) * (pull + pulls[c])
+
+
+@compiled
+def symmetric_scatter(points, starts, stops, own_pull, other_pull, block, code):
+    """Return the pair scatter of one block [CCK-6], seen from i (i1 - i0, d) and from j.
+
+    The weight of a pair is -k'(s_ij) (p_i + p_j), p = own_pull (n,) within a class and
+    other_pull (n,) between classes: [NCA-1] with other_pull = a, own_pull = a - b.
+    """
+    i0, i1, j0, j1 = block
+    d = points.panels.shape[1]
+    u_i, u_j = np.zeros((padded(i1 - i0), d)), np.zeros((padded(j1 - j0), d))
+    buffer = _tile_buffer(points)
+    for ti in range(i0, i1, TILE_ROWS):
+        for tj in range(max(j0, ti), j1, TILE_COLS):
+            i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
+            tile = _symmetric_tile(buffer, points, ti, i_end, tj, j_end)
+            n_cols = j_end - tj
+            for i in range(ti, i_end):
+                s = tile[i - ti]
+                lo, hi = _clip(starts[i] - tj, 0, n_cols), _clip(stops[i] - tj, 0, n_cols)
+                _weigh(code, s[:lo], other_pull[i], other_pull[tj : tj + lo])
+                _weigh(code, s[lo:hi], own_pull[i], own_pull[tj + lo : tj + hi])
+                _weigh(code, s[hi:n_cols], other_pull[i], other_pull[tj + hi : j_end])
+            _clear_padding(tile, i_end - ti, n_cols)
+            scatter(tile, points, ti, u_i[ti - i0 :], points, tj, u_j[tj - j0 :])
+    return u_i[: i1 - i0], u_j[: j1 - j0]
+
+
+@compiled
+def _add_shifted(s, least, total):
+    """Add sum exp(-s) to a sum kept as total * exp(-least); return the new (least, total).
+
+    `least` is the smallest distance seen, so that the largest term is 1: nothing underflows
+    that could be seen in the result.
+    """
+    nearest = np.float64(smallest(s))
+    if nearest == np.inf or nearest - least > -LOWEST:
+        return least, total
+    if nearest < least:
+        total *= exp64(nearest - least)
+        least = nearest
+    shift, part = s.dtype.type(least), s.dtype.type(0)
+    for c in range(s.size):
+        part += exp(shift - s[c])
+    return least, total + part
+
+
+@compiled
+def _log_of_shifted(least, total):
+    """Return log(total * exp(-least)); -inf for an empty sum."""
+    return np.log(total) - least if total > 0 else -np.inf
+
+
+@compiled
+def row_log_sums(query, ref, where, block):
+    """Return the logs of the Gaussian sums of one block of rows: own and other class.
+
+    Returns two arrays (i1 - i0,); -inf for an empty sum. `where` are the rows' Neighbours.
+    """
+    i0, i1, j0, j1 = block
+    least = np.full((i1 - i0, 2), np.inf)
+    total = np.zeros((i1 - i0, 2))
+    buffer = _tile_buffer(query)
+    for ti in range(i0, i1, TILE_ROWS):
+        for tj in range(j0, j1, TILE_COLS):
+            i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
+            tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.selves)
+            n_cols = j_end - tj
+            for i in range(ti, i_end):
+                s, at = tile[i - ti], i - i0
+                lo = _clip(where.starts[i] - tj, 0, n_cols)
+                hi = _clip(where.stops[i] - tj, 0, n_cols)
+                least[at, 0], total[at, 0] = _add_shifted(s[lo:hi], least[at, 0], total[at, 0])
+                least[at, 1], total[at, 1] = _add_shifted(s[:lo], least[at, 1], total[at, 1])
+                least[at, 1], total[at, 1] = _add_shifted(
+                    s[hi:n_cols], least[at, 1], total[at, 1]
+                )
+    own, other = np.empty(i1 - i0), np.empty(i1 - i0)
+    for at in range(i1 - i0):
+        own[at] = _log_of_shifted(least[at, 0], total[at, 0])
+        other[at] = _log_of_shifted(least[at, 1], total[at, 1])
+    return own, other
+
+
+@compiled
+def row_class_log_sums(query, ref, offsets, block):
+    """Return the logs of the Gaussian sums of one block of rows, per class (i1 - i0, C).
+
+    Class c is the slice offsets[c]:offsets[c + 1] of the reference points; -inf where none
+    of its points lies in the block.
+    """
+    i0, i1, j0, j1 = block
+    n_classes = offsets.size - 1
+    least = np.full((i1 - i0, n_classes), np.inf)
+    total = np.zeros((i1 - i0, n_classes))
+    buffer = _tile_buffer(query)
+    for ti in range(i0, i1, TILE_ROWS):
+        for tj in range(j0, j1, TILE_COLS):
+            i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
+            tile = _distance_tile(buffer, query, ti, i_end, ref, tj, j_end)
+            first = np.searchsorted(offsets, tj, side="right") - 1
+            last = np.searchsorted(offsets, j_end, side="left")
+            for i in range(ti, i_end):
+                at = i - i0
+                for c in range(first, last):
+                    lo, hi = max(offsets[c], tj) - tj, min(offsets[c + 1], j_end) - tj
+                    least[at, c], total[at, c] = _add_shifted(
+                        tile[i - ti, lo:hi], least[at, c], total[at, c]
+                    )
+    for at in range(i1 - i0):
+        for c in range(n_classes):
+            total[at, c] = _log_of_shifted(least[at, c], total[at, c])
+    return total
+
+
+@compiled
+def _weigh_shifted(s, log_total, pull):
+    """Turn the distances `s` into weights pull * exp(-s - log_total), in place.
+
+    Returns how many of them are not zero.
+    """
+    if smallest(s) + log_total > -LOWEST:
+        s[:] = 0
+        return 0
+    live = 0
+    for c in range(s.size):
+        s[c] = pull * exp(-s[c] - log_total)
+        live += s[c] != 0
+    return live
+
+
+@compiled
+def row_scatter(query, ref, where, log_totals, own_pull, other_pull, block):
+    """Return the scatter of one block of rows, seen from i (i1 - i0, d) and from j.
+
+    The weight of a pair is that of row i alone, [CCK-5] for the Gaussian: exp(-s_ij -
+    log_totals[i]) times own_pull[i] within its class and other_pull[i] outside. Where
+    distances are large, all but a few of them are zero, and only those few are scattered.
+    """
+    i0, i1, j0, j1 = block
+    d = query.panels.shape[1]
+    u_i, u_j = np.zeros((padded(i1 - i0), d)), np.zeros((padded(j1 - j0), d))
+    buffer = _tile_buffer(query)
+    for ti in range(i0, i1, TILE_ROWS):
+        for tj in range(j0, j1, TILE_COLS):
+            i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
+            tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.selves)
+            n_cols, left = j_end - tj, 0
+            for i in range(ti, i_end):
+                s = tile[i - ti, :n_cols]
+                lo = _clip(where.starts[i] - tj, 0, n_cols)
+                hi = _clip(where.stops[i] - tj, 0, n_cols)
+                live = _weigh_shifted(s[:lo], log_totals[i], other_pull[i])
+                live += _weigh_shifted(s[lo:hi], log_totals[i], own_pull[i])
+                live += _weigh_shifted(s[hi:], log_totals[i], other_pull[i])
+                if FEW * live < n_cols:
+                    if live > 0:
+                        scatter_few(s, query.rows[i], u_i[i - i0], ref, tj, u_j[tj - j0 :])
+                else:
+                    left += live
+            if left > 0:
+                _clear_padding(tile, i_end - ti, n_cols)
+                scatter(tile, query, ti, u_i[ti - i0 :], ref, tj, u_j[tj - j0 :])
+    return u_i[: i1 - i0], u_j[: j1 - j0]

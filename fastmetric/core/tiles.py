@@ -1,0 +1,157 @@
+"""Points laid out for the loops, and the two ends of a tile of pairs.
+
+A tile holds a hundred query points against a few hundred reference points: squared
+distances are written into it, turned into kernels or pair weights in place, and scattered
+out of it as weighted differences. A pair that must not count (a point with itself, the
+mirrored half of a symmetric block, padding) is given an infinite distance, where every kernel
+is zero.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric._jit import compiled
+from fastmetric.core.exp import bits_float, float_bits
+from fastmetric.core.registers import VECTOR_BYTES, make_panels, weighted_sums
+
+ALIGN = 48  # a multiple of the register blocks' rows and of both panel widths
+TILE_ROWS = ALIGN
+TILE_COLS = 12 * ALIGN
+
+# From this dimension on taking the scatter apart into products pays.
+_PRODUCTS_FROM = 8
+
+# The largest error of a scattered difference, in units of the kernel's width, that taking
+# it apart may cause.
+_PRODUCT_ERROR = {np.dtype(np.float64): 1e-13, np.dtype(np.float32): 2e-5}
+
+
+class Points(NamedTuple):
+    """Points, padded with zeros to a multiple of ALIGN, in the layouts that the loops read."""
+
+    size: int  # n, without padding
+    rows: np.ndarray  # (N, d), or (N, d') padded to whole vectors where products do the work
+    panels: np.ndarray  # (N / width, d, width)
+    cols: np.ndarray  # (d, N), or (0, 0) where products do the work
+
+
+@compiled
+def padded(n):
+    """Return n rounded up to a multiple of ALIGN."""
+    return (n + ALIGN - 1) // ALIGN * ALIGN
+
+
+def make_points(Z: np.ndarray) -> Points:
+    """Return the layouts of the points `Z` (n, d)."""
+    n, d = Z.shape
+    rows = np.zeros((padded(n), d), Z.dtype)
+    rows[:n] = Z
+    panels = make_panels(rows)
+    if products_are_safe(Z):
+        lanes = VECTOR_BYTES // Z.itemsize
+        rows = np.pad(rows, ((0, 0), (0, -d % lanes)))
+        return Points(n, rows, panels, np.empty((0, 0), Z.dtype))
+    return Points(n, rows, panels, np.ascontiguousarray(rows.T))
+
+
+def products_are_safe(Z: np.ndarray) -> bool:
+    """Return whether w (q - r) may be taken apart into w q - w r, and doing so pays.
+
+    That loses about eps |q|; `Z` should be centred.
+    """
+    error = np.finfo(Z.dtype).eps * np.sqrt(np.einsum("ij,ij->i", Z, Z).max())
+    return bool(Z.shape[1] >= _PRODUCTS_FROM and error < _PRODUCT_ERROR[Z.dtype])
+
+
+@compiled
+def smallest(s):
+    """Return the smallest of the numbers `s`, all >= 0; infinity if there are none.
+
+    Through the bits, which order non-negative floats: an integer minimum vectorises.
+    """
+    least = float_bits(s.dtype.type(np.inf))
+    for j in range(s.size):
+        least = min(least, float_bits(s[j]))
+    return bits_float(least)
+
+
+@compiled
+def scatter(tile, query, i0, u_query, ref, j0, u_ref):
+    """Add the weighted differences of a tile of weights w to both sides [CCK-6].
+
+    u_query[r] += sum_c w_rc (q_r - r_c) and u_ref[c] -= sum_r w_rc (q_r - r_c), with
+    u_query (n_rows, d) and u_ref (n_cols, d) in float64.
+    """
+    if ref.cols.shape[0] == 0:
+        _scatter_by_products(tile, query, i0, u_query, ref, j0, u_ref)
+    else:
+        _scatter_by_differences(tile, query, i0, u_query, ref, j0, u_ref)
+
+
+@compiled
+def _scatter_by_products(tile, query, i0, u_query, ref, j0, u_ref):
+    """Scatter with w (q - r) = w q - w r: two matrix products and the sums of the weights."""
+    n_rows, n_cols = tile.shape
+    d, whole = u_ref.shape[1], ref.rows.shape[1]
+    to_query = np.empty((n_rows, whole), tile.dtype)
+    to_ref = np.empty((n_cols, whole), tile.dtype)
+    weighted_sums(tile, n_cols, 1, n_cols, ref.rows, j0, to_query)
+    weighted_sums(tile, 1, n_cols, n_rows, query.rows, i0, to_ref)
+    col_sums = np.zeros(n_cols, tile.dtype)
+    for r in range(n_rows):
+        row, row_sum = tile[r], tile.dtype.type(0)
+        for c in range(n_cols):
+            row_sum += row[c]
+            col_sums[c] += row[c]
+        for k in range(d):
+            u_query[r, k] += row_sum * query.rows[i0 + r, k] - to_query[r, k]
+    for c in range(n_cols):
+        for k in range(d):
+            u_ref[c, k] += col_sums[c] * ref.rows[j0 + c, k] - to_ref[c, k]
+
+
+@compiled
+def _scatter_by_differences(tile, query, i0, u_query, ref, j0, u_ref):
+    """Scatter one coordinate after the other, four rows at a time to reuse what is loaded."""
+    n_rows, n_cols = tile.shape
+    gathered = np.empty(n_cols, tile.dtype)
+    for k in range(u_ref.shape[1]):
+        col = ref.cols[k, j0 : j0 + n_cols]
+        gathered[:] = 0
+        for r in range(0, n_rows, 4):
+            w0, w1, w2, w3 = tile[r], tile[r + 1], tile[r + 2], tile[r + 3]
+            z0, z1 = query.rows[i0 + r, k], query.rows[i0 + r + 1, k]
+            z2, z3 = query.rows[i0 + r + 2, k], query.rows[i0 + r + 3, k]
+            sum0 = sum1 = sum2 = sum3 = tile.dtype.type(0)
+            for c in range(n_cols):
+                t0 = w0[c] * (z0 - col[c])
+                t1 = w1[c] * (z1 - col[c])
+                t2 = w2[c] * (z2 - col[c])
+                t3 = w3[c] * (z3 - col[c])
+                sum0 += t0
+                sum1 += t1
+                sum2 += t2
+                sum3 += t3
+                gathered[c] += (t0 + t1) + (t2 + t3)
+            u_query[r, k] += sum0
+            u_query[r + 1, k] += sum1
+            u_query[r + 2, k] += sum2
+            u_query[r + 3, k] += sum3
+        for c in range(n_cols):
+            u_ref[c, k] -= gathered[c]
+
+
+@compiled
+def scatter_few(weights, query_row, u_query_row, ref, j0, u_ref):
+    """Scatter a row of weights that are nearly all zero, pair by pair, and clear it."""
+    for c in range(weights.size):
+        w = weights[c]
+        if w != 0:
+            for k in range(u_query_row.size):
+                t = w * (query_row[k] - ref.rows[j0 + c, k])
+                u_query_row[k] += t
+                u_ref[c, k] -= t
+    weights[:] = 0

@@ -1,0 +1,104 @@
+"""Where the search for A begins: PCA, LDA, RCA, identity, random, or an array.
+
+PCA and RCA come from the D x D moments, gathered in row blocks: no copy of the data, and
+the same bits on any number of threads. RCA of low rank whitens the scatter within classes and
+keeps the directions of largest total scatter; as that is the within-class scatter plus the
+scatter between classes, these are LDA's directions, and one function serves both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh, svd
+
+from fastmetric import engine
+from fastmetric.learn.linear import class_means, covariance
+from fastmetric.learn.objective import Objective
+
+NAMES = ("auto", "rca", "lda", "pca", "identity", "random")
+
+# Within-class variances below this share of the largest are raised to it: a direction in
+# which the classes do not vary at all (a constant feature) must not be blown up.
+_FLOOR = 1e-6
+
+
+class _Moments(NamedTuple):
+    """Second moments in an orthonormal basis of the data's span."""
+
+    basis: np.ndarray | None  # (r, D); None: the features themselves
+    total: np.ndarray  # (r, r), divisor n
+    within: np.ndarray  # (r, r), divisor n
+
+
+def resolve(name: str, d: int, n_features: int, n_samples: int, n_classes: int) -> str:
+    """Return what "auto" stands for, as in scikit-learn; other names unchanged."""
+    if name == "lda" and d > n_classes - 1:
+        raise ValueError(
+            f"init='lda' gives at most n_classes - 1 = {n_classes - 1} directions; n_components is "
+            f"{d}. Choose init='rca' or 'pca', or fewer components."
+        )
+    if name == "pca" and d > min(n_features, n_samples):
+        raise ValueError(
+            f"init='pca' gives at most min(n_samples, n_features) = {min(n_features, n_samples)} "
+            f"directions; n_components is {d}. Choose init='identity' or fewer components."
+        )
+    if name != "auto":
+        return name
+    if d <= min(n_features, n_classes - 1):
+        return "lda"
+    return "pca" if d < min(n_features, n_samples) else "identity"
+
+
+def start(
+    name: str, d: int, problem: Objective, random_state: np.random.RandomState
+) -> np.ndarray:
+    """Return the start `name` (not "auto") as a map (d, D), float64."""
+    n, n_features = problem.X.shape
+    if name == "identity":
+        return np.eye(d, n_features)
+    if name == "random":
+        return random_state.standard_normal((d, n_features))
+    with engine.one_thread_blas():
+        moments = _moments(problem)
+        if name == "pca":
+            A = _leading(moments.total, d)
+        else:
+            A = _whitened_leading(moments, d)
+            if name == "lda":  # scikit-learn's unit of variance: divisor n - C
+                A *= np.sqrt(max(n - len(problem.offsets) + 1, 1) / n)
+        if moments.basis is not None:
+            A = A @ moments.basis
+    # The sign of an eigenvector is arbitrary: make the largest entry positive.
+    largest = np.take_along_axis(A, np.abs(A).argmax(axis=1)[:, None], axis=1)
+    return A * np.where(largest < 0, -1.0, 1.0)
+
+
+def _moments(problem: Objective) -> _Moments:
+    """Return the moments of the data; for more features than rows, in the span of the rows."""
+    X, center, n_jobs = problem.X, problem.center, problem.n_jobs
+    basis = None
+    if X.shape[1] > len(X):
+        rows = np.subtract(X, center, dtype=np.float64)
+        basis = svd(rows, full_matrices=False)[2]
+        X, center = rows @ basis.T, np.zeros(len(basis))
+    total = covariance(X, center, n_jobs)
+    means = class_means(X, center, problem.order, problem.offsets, n_jobs)
+    within = total - (means.T * np.diff(problem.offsets)) @ means / len(X)
+    return _Moments(basis, total, (within + within.T) / 2)
+
+
+def _leading(symmetric: np.ndarray, d: int) -> np.ndarray:
+    """Return the d leading eigenvectors as rows."""
+    return eigh(symmetric)[1][:, ::-1][:, :d].T
+
+
+def _whitened_leading(moments: _Moments, d: int) -> np.ndarray:
+    """Return V_d^T S_W^(-1/2), V the leading eigenvectors of S_W^(-1/2) S_T S_W^(-1/2)."""
+    variances, directions = eigh(moments.within)
+    if variances[-1] <= 0:  # every row equals its class mean: only the total scatter is left
+        variances, directions = eigh(moments.total)
+    floor = max(_FLOOR * variances[-1], np.finfo(np.float64).tiny)
+    root = directions / np.sqrt(np.maximum(variances, floor)) @ directions.T
+    return _leading(root @ moments.total @ root, d) @ root
