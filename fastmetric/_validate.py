@@ -96,7 +96,9 @@ def row_indices(rows: Any, n: int) -> np.ndarray:
             f"{rows.shape}. For a mask, give np.flatnonzero(mask)."
         )
     if rows.min() < 0 or rows.max() >= n:
-        raise ValueError(f"rows run from {rows.min()} to {rows.max()}; X has the rows 0 to {n - 1}.")
+        raise ValueError(
+            f"rows run from {rows.min()} to {rows.max()}; X has the rows 0 to {n - 1}."
+        )
     return rows.astype(np.intp)
 
 

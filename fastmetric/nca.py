@@ -77,7 +77,7 @@ def nca_value_and_grad(
     >>> X, y = np.array([[0.0], [1.0], [3.0]]), [0, 0, 1]
     >>> value, gradient = nca_value_and_grad(np.eye(1), X, y)
     >>> round(value, 6), gradient.round(6)
-    (1.981709, array([[0.111422]]))
+    (1.952239, array([[0.276424]]))
     """
     _validate.choice("kernel", kernel, _KERNELS)
     _validate.choice("method", method, ("exact",))
@@ -299,9 +299,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     def _posteriors(self, X: np.ndarray) -> Any:
         """Yield ranges of rows with their class posteriors."""
         dtype = self._reference.dtype
-        query = project(
-            X.astype(dtype, copy=False), self._center, self.components_, self.n_jobs
-        )
+        query = project(X.astype(dtype, copy=False), self._center, self.components_, self.n_jobs)
         label = "predict" if self.verbose else None
         return class_posteriors(query, self._reference, self._offsets, self.n_jobs, label)
 

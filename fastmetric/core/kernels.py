@@ -14,7 +14,8 @@ from fastmetric.core.exp import exp
 GAUSSIAN = 0  # exp(-s)
 BIWEIGHT = 1  # (1 - s)^2 for s < 1, else 0
 
-_ONE = np.int8(1)  # a small integer adopts the precision of s
+# In the lower precision, so that an expression has the precision of s.
+_ZERO, _ONE = np.float32(0), np.float32(1)
 
 
 @compiled
@@ -22,7 +23,7 @@ def kernel_value(code, s):
     """Return k(s), in the precision of s."""
     if code == GAUSSIAN:
         return exp(-s)
-    gap = max(_ONE - s, s - s)
+    gap = max(_ONE - s, _ZERO)
     return gap * gap
 
 
@@ -31,5 +32,5 @@ def kernel_fall(code, s):
     """Return -k'(s) >= 0, in the precision of s."""
     if code == GAUSSIAN:
         return exp(-s)
-    gap = max(_ONE - s, s - s)
+    gap = max(_ONE - s, _ZERO)
     return gap + gap

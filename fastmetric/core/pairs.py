@@ -25,7 +25,6 @@ from fastmetric.core.kernels import kernel_fall, kernel_value
 from fastmetric.core.registers import sq_distances
 from fastmetric.core.tiles import TILE_COLS, TILE_ROWS, padded, scatter, scatter_few, smallest
 
-
 FEW = 16  # a row with fewer than one live weight in so many is scattered pair by pair
 
 
@@ -215,9 +214,7 @@ def row_log_sums(query, ref, where, block):
                 hi = _clip(where.stops[i] - tj, 0, n_cols)
                 least[at, 0], total[at, 0] = _add_shifted(s[lo:hi], least[at, 0], total[at, 0])
                 least[at, 1], total[at, 1] = _add_shifted(s[:lo], least[at, 1], total[at, 1])
-                least[at, 1], total[at, 1] = _add_shifted(
-                    s[hi:n_cols], least[at, 1], total[at, 1]
-                )
+                least[at, 1], total[at, 1] = _add_shifted(s[hi:n_cols], least[at, 1], total[at, 1])
     own, other = np.empty(i1 - i0), np.empty(i1 - i0)
     for at in range(i1 - i0):
         own[at] = _log_of_shifted(least[at, 0], total[at, 0])

@@ -140,9 +140,7 @@ def _weighted_sum_block(vectors: int) -> Any:
         w[r, t] is the element corner + r * across + t * along of the tile.
         """
         index = types.intp
-        signature = types.void(
-            tile, index, index, index, index, rows, index, index, out, index
-        )
+        signature = types.void(tile, index, index, index, index, rows, index, index, out, index)
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             vec = _Vectors(context, builder, rows.dtype)

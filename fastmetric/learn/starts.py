@@ -51,23 +51,16 @@ def resolve(name: str, d: int, n_features: int, n_samples: int, n_classes: int) 
     return "pca" if d < min(n_features, n_samples) else "identity"
 
 
-def start(
-    name: str, d: int, problem: Objective, random_state: np.random.RandomState
-) -> np.ndarray:
+def start(name: str, d: int, problem: Objective, random_state: np.random.RandomState) -> np.ndarray:
     """Return the start `name` (not "auto") as a map (d, D), float64."""
-    n, n_features = problem.X.shape
+    n_features = problem.X.shape[1]
     if name == "identity":
         return np.eye(d, n_features)
     if name == "random":
         return random_state.standard_normal((d, n_features))
     with engine.one_thread_blas():
         moments = _moments(problem)
-        if name == "pca":
-            A = _leading(moments.total, d)
-        else:
-            A = _whitened_leading(moments, d)
-            if name == "lda":  # scikit-learn's unit of variance: divisor n - C
-                A *= np.sqrt(max(n - len(problem.offsets) + 1, 1) / n)
+        A = _leading(moments.total, d) if name == "pca" else _whitened_leading(moments, d)
         if moments.basis is not None:
             A = A @ moments.basis
     # The sign of an eigenvector is arbitrary: make the largest entry positive.

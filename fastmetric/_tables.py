@@ -1,0 +1,130 @@
+"""Files of rows for the command line: .csv with a header, .npz, .npy."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+KINDS = (".csv", ".npz", ".npy")
+
+
+class TableError(Exception):
+    """A file that cannot be read as a table; the message is for the user."""
+
+
+class Table(NamedTuple):
+    """Rows of numbers, and the class of each if the file has it."""
+
+    X: np.ndarray
+    y: np.ndarray | None
+    names: list[str] | None  # of the columns of X; None: the file has no names
+
+
+def read_table(path: Path, target: str, *, target_required: bool = True) -> Table:
+    """Return the table in `path`, its column (or array) `target` set apart as y."""
+    if path.suffix not in KINDS:
+        raise TableError(f"{path}: unknown kind of file; give one of {', '.join(KINDS)}")
+    if not path.exists():
+        raise TableError(f"{path}: no such file")
+    if path.suffix == ".csv":
+        return _read_csv(path, target, target_required)
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise TableError(f"{path}: not a plain NumPy file ({error})") from error
+    if path.suffix == ".npz":
+        with loaded as arrays:
+            return _from_arrays(path, dict(arrays), target, target_required)
+    return _from_matrix(path, loaded, target, None, target_required)
+
+
+def _read_csv(path: Path, target: str, required: bool) -> Table:
+    """Return a table from a file with a header and commas."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = [line for line in csv.reader(file) if line]
+    if len(lines) < 2:
+        raise TableError(f"{path}: a header and at least one row were expected")
+    header, rows = [name.strip() for name in lines[0]], lines[1:]
+    for number, row in enumerate(rows, start=2):
+        if len(row) != len(header):
+            raise TableError(
+                f"{path}, row {number}: {len(row)} fields, the header has {len(header)}"
+            )
+    return _from_matrix(path, np.array(rows), target, header, required)
+
+
+def _column(target: str, width: int, header: list[str] | None) -> int | None:
+    """Return the number of the target column, or None if there is none."""
+    if header is not None and target in header:
+        return header.index(target)
+    try:
+        number = int(target)
+    except ValueError:
+        return None
+    return number % width if -width <= number < width else None
+
+
+def _from_matrix(
+    path: Path, matrix: np.ndarray, target: str, header: list[str] | None, required: bool
+) -> Table:
+    """Return a table from a matrix, one of whose columns is the target."""
+    if matrix.ndim != 2:
+        raise TableError(
+            f"{path}: an array of shape {matrix.shape}; rows and columns were expected"
+        )
+    column = _column(target, matrix.shape[1], header)
+    if column is None:
+        if required:
+            known = f"the columns {', '.join(header)}" if header else f"{matrix.shape[1]} columns"
+            raise TableError(f"{path}: no column {target!r}; the file has {known}")
+        return Table(_numbers(path, matrix, header), None, header)
+    names = None if header is None else header[:column] + header[column + 1 :]
+    X = _numbers(path, np.delete(matrix, column, axis=1), names)
+    return Table(X, matrix[:, column], names)
+
+
+def _numbers(path: Path, cells: np.ndarray, names: list[str] | None) -> np.ndarray:
+    """Return cells as floats; name the first that is no number."""
+    if cells.dtype.kind != "U":
+        return cells
+    try:
+        return cells.astype(float)
+    except ValueError:
+        for row, column in np.ndindex(cells.shape):
+            try:
+                float(cells[row, column])
+            except ValueError:
+                name = names[column] if names else str(column)
+                raise TableError(
+                    f"{path}, row {row + 2}, column {name}: {str(cells[row, column])!r} is no number"
+                ) from None
+        raise
+
+
+def _from_arrays(path: Path, arrays: dict[str, np.ndarray], target: str, required: bool) -> Table:
+    """Return a table from named arrays: `target`, and X or the only other array of rows."""
+    y = arrays.pop(target, None)
+    if y is None and required:
+        raise TableError(f"{path}: no array {target!r}; the file has {', '.join(arrays)}")
+    matrices = {name: array for name, array in arrays.items() if array.ndim == 2}
+    if "X" in matrices:
+        return Table(matrices["X"], y, None)
+    if len(matrices) != 1:
+        raise TableError(f"{path}: name the array of rows X; the file has {', '.join(arrays)}")
+    return Table(next(iter(matrices.values())), y, None)
+
+
+def write_rows(path: Path, Z: np.ndarray, names: np.ndarray) -> None:
+    """Write projected rows as .csv with a header, .npz (array Z) or .npy."""
+    if path.suffix == ".csv":
+        header = ",".join(names)
+        np.savetxt(path, Z, delimiter=",", header=header, comments="", fmt="%.10g")
+    elif path.suffix == ".npz":
+        np.savez(path, Z=Z)
+    elif path.suffix == ".npy":
+        np.save(path, Z)
+    else:
+        raise TableError(f"{path}: unknown kind of file; give one of {', '.join(KINDS)}")

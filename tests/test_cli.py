@@ -1,0 +1,125 @@
+"""The command line, as a person would use it."""
+
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from fastmetric.__main__ import main
+
+
+@pytest.fixture
+def iris_csv(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    path = tmp_path / "iris.csv"
+    names = ["setosa", "versicolor", "virginica"]
+    lines = [",".join([*map(str, row), names[c]]) for row, c in zip(X, y, strict=True)]
+    path.write_text("\n".join(["sl,sw,pl,pw,species", *lines]) + "\n")
+    return path
+
+
+def _run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_demo_tells_accuracies_and_draws_a_picture(tmp_path, capsys):
+    picture = tmp_path / "demo.png"
+    assert _run("demo", "--out", picture) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("raw pixels", "PCA, 2-D", "NCA, 2-D"))
+    accuracies = [float(word[:-1]) for word in out.split() if word.endswith("%")]
+    assert accuracies[2] > accuracies[1]  # NCA beats PCA
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_fit_and_transform_a_csv(iris_csv, tmp_path, capsys):
+    model, projected = tmp_path / "iris.joblib", tmp_path / "projected.csv"
+    assert _run("fit", iris_csv, "--target", "species", "--out", model) == 0
+    assert "3 classes" in capsys.readouterr().out
+    assert _run("transform", model, iris_csv, "--out", projected) == 0
+    assert projected.read_text().startswith("nca0,nca1\n")
+    Z = np.loadtxt(projected, delimiter=",", skiprows=1)
+    nca = joblib.load(model)["model"]
+    np.testing.assert_allclose(Z, nca.transform(load_iris().data), rtol=1e-8)
+
+
+def test_transform_needs_no_target(iris_csv, tmp_path):
+    model, bare, out = tmp_path / "m.joblib", tmp_path / "bare.csv", tmp_path / "Z.npy"
+    assert _run("fit", iris_csv, "--target", "species", "--out", model, "--quiet") == 0
+    lines = iris_csv.read_text().splitlines()
+    bare.write_text("\n".join(line.rsplit(",", 1)[0] for line in lines))
+    assert _run("transform", model, bare, "--out", out) == 0
+    assert np.load(out).shape == (150, 2)
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_fit_and_transform_numpy_files(kind, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    data, model, out = tmp_path / f"d.{kind}", tmp_path / "m.joblib", tmp_path / f"Z.{kind}"
+    if kind == "npz":
+        np.savez(data, X=X, y=y)
+    else:
+        np.save(data, np.c_[X, y])
+    target = "y" if kind == "npz" else "-1"
+    options = ["--components", "3", "--max-iter", "5", "--quiet", "--out", model]
+    assert _run("fit", data, "--target", target, *options) == 0
+    assert _run("transform", model, data, "--out", out) == 0
+    Z = np.load(out)
+    assert (Z["Z"] if kind == "npz" else Z).shape == (150, 3)
+
+
+def test_quiet_prints_no_iterations(iris_csv, tmp_path, capsys):
+    _run("fit", iris_csv, "--target", "species", "--out", tmp_path / "m.joblib", "--quiet")
+    assert "[NCA]" not in capsys.readouterr().out
+
+
+BAD = {
+    "no file": (["fit", "nowhere.csv", "--target", "y", "--out", "m.joblib"], "no such file"),
+    "kind": (["fit", "data.xlsx", "--target", "y", "--out", "m.joblib"], "unknown kind"),
+    "out": (["fit", "good.csv", "--target", "y", "--out", "m.pkl"], "end in .joblib"),
+    "target": (["fit", "good.csv", "--target", "z", "--out", "m.joblib"], "no column 'z'"),
+    "word": (["fit", "words.csv", "--target", "y", "--out", "m.joblib"], "row 3, column b: 'x'"),
+    "ragged": (["fit", "ragged.csv", "--target", "y", "--out", "m.joblib"], "row 3: 2 fields"),
+    "empty": (["fit", "empty.csv", "--target", "y", "--out", "m.joblib"], "a header"),
+    "components": (
+        ["fit", "good.csv", "--target", "y", "--components", "9", "--out", "m.joblib"],
+        "n_components",
+    ),
+    "one class": (["fit", "one.csv", "--target", "y", "--out", "m.joblib"], "one class"),
+    "no model": (["transform", "good.csv", "good.csv", "--out", "Z.csv"], "is not a model"),
+    "gone": (["transform", "gone.joblib", "good.csv", "--out", "Z.csv"], "gone.joblib"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD.keys())
+def test_errors_are_one_clear_line(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.csv").write_text("a,b,y\n1,2,u\n2,3,v\n3,3,u\n")
+    (tmp_path / "one.csv").write_text("a,b,y\n1,2,u\n2,3,u\n")
+    (tmp_path / "words.csv").write_text("a,b,y\n1,2,u\n2,x,v\n")
+    (tmp_path / "ragged.csv").write_text("a,b,y\n1,2,u\n2,v\n")
+    (tmp_path / "empty.csv").write_text("")
+    assert main(arguments) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
+    assert not (tmp_path / "m.joblib").exists()
+
+
+def test_model_refuses_other_columns(iris_csv, tmp_path, capsys):
+    model = tmp_path / "m.joblib"
+    _run("fit", iris_csv, "--target", "species", "--out", model, "--quiet")
+    other = tmp_path / "other.csv"
+    other.write_text("a,b,c,d\n1,2,3,4\n")
+    assert _run("transform", model, other, "--out", tmp_path / "Z.csv") == 1
+    assert "fitted on sl, sw, pl, pw" in capsys.readouterr().err
+
+
+def test_runs_as_a_module_and_helps():
+    help_text = subprocess.run(
+        [sys.executable, "-m", "fastmetric", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert all(word in help_text for word in ("demo", "fit", "transform", "examples:"))
