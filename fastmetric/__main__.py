@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
-from sklearn.neighbors import KNeighborsClassifier
 
 from fastmetric import NCA, __version__
 from fastmetric._tables import TableError, read_table, write_rows
@@ -66,21 +62,37 @@ def _add_command(commands: Any, name: str, run: Callable[[Any], None], text: str
 
 def _add_demo(commands: Any) -> None:
     demo = _add_command(
-        commands, "demo", _demo,
+        commands,
+        "demo",
+        _demo,
         "learn a 2-D metric on scikit-learn's digits, compare it with PCA, draw a picture",
-    )  # fmt: skip
-    demo.add_argument("--out", type=Path, default=Path("fastmetric-demo.png"), metavar="PICTURE",
-                      help="where the picture goes (default: %(default)s)")  # fmt: skip
+    )
+    demo.add_argument(
+        "--out",
+        type=Path,
+        default=Path("fastmetric-demo.png"),
+        metavar="PICTURE",
+        help="where the picture goes (default: %(default)s)",
+    )
 
 
 def _add_fit(commands: Any) -> None:
     fit = _add_command(commands, "fit", _fit, "learn a metric (NCA) from a file and save the model")
     fit.add_argument("data", type=Path, metavar="DATA", help=".csv with a header, .npz or .npy")
-    fit.add_argument("--target", required=True, metavar="COLUMN",
-                     help="the class of each row: a column's name (.csv), an array's name (.npz), "
-                          "or a column's number from 0, negative from the end")  # fmt: skip
-    fit.add_argument("--components", type=int, default=2, metavar="D",
-                     help="dimension of the projected space (default: %(default)s)")  # fmt: skip
+    fit.add_argument(
+        "--target",
+        required=True,
+        metavar="COLUMN",
+        help="the class of each row: a column's name (.csv), an array's name (.npz), "
+        "or a column's number from 0, negative from the end",
+    )
+    fit.add_argument(
+        "--components",
+        type=int,
+        default=2,
+        metavar="D",
+        help="dimension of the projected space (default: %(default)s)",
+    )
     fit.add_argument("--out", type=Path, required=True, metavar="MODEL", help="a .joblib file")
     fit.add_argument("--init", default="auto", help="auto, rca, lda, pca, identity or random")
     fit.add_argument("--alpha", type=float, default=0.0, help="weight of the penalty on the map")
@@ -94,10 +106,12 @@ def _add_transform(commands: Any) -> None:
         commands, "transform", _transform, "project the rows of a file with a saved model"
     )
     transform.add_argument("model", type=Path, metavar="MODEL", help="made by `fastmetric fit`")
-    transform.add_argument("data", type=Path, metavar="DATA",
-                           help="the same columns as in fit; the target may be missing")  # fmt: skip
-    transform.add_argument("--out", type=Path, required=True, metavar="FILE",
-                           help=".csv, .npz or .npy")  # fmt: skip
+    transform.add_argument(
+        "data", type=Path, metavar="DATA", help="as in fit; the target may be missing"
+    )
+    transform.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help=".csv, .npz or .npy"
+    )
 
 
 def _fit(options: Any) -> None:
@@ -163,46 +177,10 @@ def _listing(names: list[str] | None) -> str:
 
 
 def _demo(options: Any) -> None:
-    """Compare raw pixels, PCA and NCA on held-out digits and draw both projections."""
-    from fastmetric.plotting import Panel, save_projections
+    """Run the demonstration on digits."""
+    from fastmetric._demo import run
 
-    X, y = load_digits(return_X_y=True)
-    X = X / 16.0
-    X_train, X_test, y_train, y_test = train_test_split(
-        X, y, test_size=0.3, stratify=y, random_state=0
-    )
-    print(f"Digits: {len(X_train)} training and {len(X_test)} held-out images of 8 x 8 pixels.")
-    print("Accuracy of the nearest neighbour on the held-out images (the first run on a machine")
-    print("compiles the core, some twenty seconds, which count in NCA's time):\n", flush=True)
-
-    def report(name: str, fit: Callable[[], Any]) -> tuple[Any, float]:
-        began = time.perf_counter()
-        model = fit()
-        seconds = time.perf_counter() - began
-        reduce = (lambda Z: Z) if model is None else model.transform
-        neighbour = KNeighborsClassifier(1).fit(reduce(X_train), y_train)
-        accuracy = neighbour.score(reduce(X_test), y_test)
-        print(f"  {name:<24} {accuracy:6.1%}   learnt in {seconds:6.2f} s", flush=True)
-        return model, accuracy
-
-    def fit_nca() -> NCA:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            # alpha: won a five-fold cross-validation on the training images.
-            return NCA(2, init="rca", alpha=1.0, max_iter=200).fit(X_train, y_train)
-
-    report("raw pixels, 64-D", lambda: None)
-    pca, pca_accuracy = report("PCA, 2-D", lambda: PCA(2, random_state=0).fit(X_train))
-    nca, nca_accuracy = report("NCA, 2-D", fit_nca)
-    panels = [
-        Panel("PCA", f"nearest neighbour right on {pca_accuracy:.0%}", pca.transform(X_test)),
-        Panel("NCA", f"nearest neighbour right on {nca_accuracy:.0%}", nca.transform(X_test)),
-    ]
-    save_projections(options.out, panels, y_test, "Handwritten digits nobody trained on, in 2-D")
-    print(
-        f"\nNCA: mean probability of the right class {nca.objective_:.3f} on the training images,"
-    )
-    print(f"{nca.n_iter_} iterations. Both projections of the held-out images: {options.out}")
+    run(options.out)
 
 
 if __name__ == "__main__":

@@ -72,9 +72,7 @@ def _from_matrix(
 ) -> Table:
     """Return a table from a matrix, one of whose columns is the target."""
     if matrix.ndim != 2:
-        raise TableError(
-            f"{path}: an array of shape {matrix.shape}; rows and columns were expected"
-        )
+        raise TableError(f"{path}: shape {matrix.shape}; rows and columns were expected")
     column = _column(target, matrix.shape[1], header)
     if column is None:
         if required:
@@ -97,9 +95,9 @@ def _numbers(path: Path, cells: np.ndarray, names: list[str] | None) -> np.ndarr
             try:
                 float(cells[row, column])
             except ValueError:
-                name = names[column] if names else str(column)
+                name, cell = names[column] if names else column, str(cells[row, column])
                 raise TableError(
-                    f"{path}, row {row + 2}, column {name}: {str(cells[row, column])!r} is no number"
+                    f"{path}, row {row + 2}, column {name}: {cell!r} is no number"
                 ) from None
         raise
 

@@ -66,7 +66,7 @@ def _class_numbers(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     classes, numbers_of_rows = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"y holds one class only ({classes[0]!r}); a metric is learnt from at least two classes."
+            f"y holds one class only ({classes[0]!r}); at least two classes are needed."
         )
     return classes, numbers_of_rows
 
@@ -96,9 +96,7 @@ def row_indices(rows: Any, n: int) -> np.ndarray:
             f"{rows.shape}. For a mask, give np.flatnonzero(mask)."
         )
     if rows.min() < 0 or rows.max() >= n:
-        raise ValueError(
-            f"rows run from {rows.min()} to {rows.max()}; X has the rows 0 to {n - 1}."
-        )
+        raise ValueError(f"rows run from {rows.min()} to {rows.max()}; X has rows 0 to {n - 1}.")
     return rows.astype(np.intp)
 
 
@@ -133,6 +131,6 @@ def jobs(n_jobs: Any) -> int | None:
         return None
     if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
         raise ValueError(
-            f"n_jobs should be None, a positive number of threads, or -1 for all cores; got {n_jobs!r}."
+            f"n_jobs should be None, a number of threads, or -1 for all cores; got {n_jobs!r}."
         )
     return int(n_jobs)

@@ -56,10 +56,8 @@ def _draw(
     for k, name in enumerate(classes):
         center = np.median(panel.Z[numbers == k], axis=0)
         outline = [withStroke(linewidth=4, foreground="white")]
-        axis.text(
-            *center, str(name), color=colors[k], fontsize=20, fontweight="bold",
-            ha="center", va="center", path_effects=outline,
-        )  # fmt: skip
+        name_style = {"fontsize": 20, "fontweight": "bold", "ha": "center", "va": "center"}
+        axis.text(*center, str(name), color=colors[k], path_effects=outline, **name_style)
     # The bulk fills the panel; a few far points may lie outside it.
     low, high = np.percentile(panel.Z, [0.5, 99.5], axis=0)
     margin = 0.12 * (high - low)
@@ -69,6 +67,5 @@ def _draw(
     for side in axis.spines.values():
         side.set_color("#d8d5cc")
     axis.set_title(f"{panel.title}\n", fontsize=14, color=_INK, fontweight="bold")
-    axis.text(
-        0.5, 1.02, panel.subtitle, transform=axis.transAxes, ha="center", fontsize=11, color="#5b6270"
-    )  # fmt: skip
+    place = {"transform": axis.transAxes, "ha": "center"}
+    axis.text(0.5, 1.02, panel.subtitle, fontsize=11, color="#5b6270", **place)

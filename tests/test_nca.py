@@ -166,7 +166,7 @@ def test_penalty_shrinks_the_map(iris):
     free = NCA(2, init="pca").fit(*iris)
     bound = NCA(2, init="pca", alpha=1.0).fit(*iris)
     assert np.linalg.norm(bound.components_) < np.linalg.norm(free.components_)
-    value, gradient = nca_value_and_grad(bound.components_, *iris)
+    _, gradient = nca_value_and_grad(bound.components_, *iris)
     # At the optimum of sum P - alpha |A|^2 the gradients balance, to the solver's tolerance.
     assert np.abs(gradient - 2 * bound.components_).max() < 0.05 * np.abs(gradient).max()
 

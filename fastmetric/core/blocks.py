@@ -7,6 +7,7 @@ that Ctrl-C is answered at once and the threads finish together.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,16 +30,12 @@ def cuts(n: int, d: int) -> list[int]:
 
 def symmetric_blocks(n: int, d: int) -> list[Block]:
     """Return the blocks on and above the diagonal of the n x n pairs."""
-    edges = cuts(n, d)
-    ranges = list(zip(edges[:-1], edges[1:], strict=True))
+    ranges = list(pairwise(cuts(n, d)))
     return [Block(*rows, *cols) for k, rows in enumerate(ranges) for cols in ranges[k:]]
 
 
 def row_blocks(m: int, n: int, d: int) -> list[Block]:
     """Return the blocks of the m x n pairs, row range by row range."""
-    row_edges, col_edges = cuts(m, d), cuts(n, d)
     return [
-        Block(i0, i1, j0, j1)
-        for i0, i1 in zip(row_edges[:-1], row_edges[1:], strict=True)
-        for j0, j1 in zip(col_edges[:-1], col_edges[1:], strict=True)
+        Block(i0, i1, j0, j1) for i0, i1 in pairwise(cuts(m, d)) for j0, j1 in pairwise(cuts(n, d))
     ]

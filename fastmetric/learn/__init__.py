@@ -1,0 +1,1 @@
+"""Objectives, starts and solvers: from sums over pairs to a learnt map."""

@@ -131,7 +131,7 @@ class Objective:
     def _some_rows(
         self, points: Points, chosen: np.ndarray, counts: np.ndarray, label: str | None
     ) -> tuple[float, np.ndarray]:
-        """Return sum counts_i P_i over the rows `chosen` (distinct, in class order) and U (n, d)."""
+        """Return sum counts_i P_i over the rows `chosen` (distinct, sorted) and U (n, d)."""
         n, d, dtype = points.size, points.panels.shape[1], points.rows.dtype
         blocks = row_blocks(len(chosen), n, d)
         log_own, log_other = self._log_sums(points, chosen, label)
