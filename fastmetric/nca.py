@@ -102,7 +102,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     Parameters
     ----------
     n_components : int, default=None
-        Dimension of the projected space; None: the number of features.
+        Dimension of the projected space; None: the number of features, or of the rows of an
+        `init` array.
     kernel : {"gaussian"}, default="gaussian"
         The kernel of the squared distance in the projected space.
     method : {"auto", "exact"}, default="auto"
@@ -112,7 +113,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     init : {"auto", "rca", "lda", "pca", "identity", "random"} or array, default="auto"
         The start. "auto": "lda" if n_components < n_classes, else "pca" if it is smaller than
         min(n_features, n_samples), else "identity". "rca" whitens the scatter within classes
-        and keeps the directions of largest scatter. An array has shape (n_components,
+        and keeps the directions of largest scatter; beyond n_classes - 1 of them, where all
+        are equal, it takes any. An array has shape (n_components,
         n_features).
     alpha : float, default=0.0
         Weight of the penalty ‖A‖².
@@ -126,10 +128,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         Called after every iteration with the flat transformation and the number of the
         iteration. Raise StopIteration in it to end the fit there.
     verbose : int, default=0
-        1: one line per iteration, and a progress bar in a terminal.
+        1: one line per iteration, and progress bars in a terminal, in `predict` too.
     n_jobs : int or None, default=None
         Number of threads. None: all cores in the main process, one inside a worker process of
-        joblib, multiprocessing or Dask; -1: all cores. The result does not depend on it.
+        joblib, multiprocessing or Dask; -1: all cores, -2: all but one. The result does not depend on it.
     random_state : int, RandomState or None, default=None
         Draws the start of ``init="random"``; nothing else is random.
 
@@ -222,8 +224,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
-            d = self._dimension(X.shape[1])
-            init = self._check_init(d, X, len(classes))
+            d, init = self._check_start(X, len(classes))
             problem = Objective(X, y, self.n_jobs)
             outcome = self._maximise(problem, self._start(init, d, problem))
             self._store(outcome, problem, classes)
@@ -315,28 +316,25 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         if self.callback is not None and not callable(self.callback):
             raise ValueError(f"callback should be callable or None; got {self.callback!r}.")
 
-    def _dimension(self, n_features: int) -> int:
-        """Return the dimension of the projected space."""
-        if self.n_components is None:
-            return n_features
-        return _validate.integer("n_components", self.n_components, 1, n_features)
-
-    def _check_init(self, d: int, X: np.ndarray, n_classes: int) -> str | np.ndarray:
-        """Return the start: a name other than "auto", or an array (d, D)."""
+    def _check_start(self, X: np.ndarray, n_classes: int) -> tuple[int, str | np.ndarray]:
+        """Return the projected dimension, and the start: a name other than "auto", or an array."""
         n, n_features = X.shape
+        d = n_features
+        if self.n_components is not None:
+            d = _validate.integer("n_components", self.n_components, 1, n_features)
         if self.warm_start and hasattr(self, "components_"):
-            init, name = self.components_, "components_ (warm_start)"
+            given, name = self.components_, "components_ (warm_start)"
         elif isinstance(self.init, str):
-            known = _validate.choice("init", self.init, starts.NAMES)
-            return starts.resolve(known, d, n_features, n, n_classes)
+            init = _validate.choice("init", self.init, starts.NAMES)
+            return d, starts.resolve(init, d, n_features, n, n_classes)
         else:
-            init, name = self.init, "init"
-        A = _validate.transformation(init, n_features, name)
-        if len(A) != d:
+            given, name = self.init, "init"
+        A = _validate.transformation(given, n_features, name)
+        if self.n_components is not None and len(A) != d:
             raise ValueError(
                 f"{name} has {len(A)} rows; n_components is {d}. Give one row per component."
             )
-        return A
+        return len(A), A
 
     def _start(self, init: str | np.ndarray, d: int, problem: Objective) -> np.ndarray:
         """Return the start as an array (d, D)."""
@@ -359,7 +357,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 figures = f"{step.value / n:11.6f} {step.gradient_norm:11.3e} {step.seconds:9.2f}"
                 print(f"[NCA] {step.n_iter:9d} {figures}", flush=True)
             if self.callback is not None:
-                self.callback(step.A.ravel(), step.n_iter)
+                self.callback(step.A.flatten(), step.n_iter)
 
         return lbfgs(
             value_and_grad,

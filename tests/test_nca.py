@@ -156,6 +156,12 @@ def test_start_given_as_array_is_taken(iris):
     assert np.array_equal(_start(start, *iris, 2), start)
 
 
+def test_array_start_sets_the_dimension(iris):
+    assert NCA(init=np.eye(2, 4), max_iter=1).fit(*iris).components_.shape == (2, 4)
+    nca = NCA(2, warm_start=True, max_iter=1).fit(*iris).set_params(n_components=None)
+    assert nca.fit(*iris).components_.shape == (2, 4)
+
+
 def test_random_start_follows_the_seed(iris):
     first, second = (_start("random", *iris, 2, random_state=s) for s in (0, 0))
     assert np.array_equal(first, second)
@@ -201,6 +207,14 @@ def test_callback_sees_every_iteration_and_can_stop(iris):
         nca = NCA(2, init="pca", callback=callback).fit(*iris)
     assert seen == [((8,), 1), ((8,), 2), ((8,), 3)]
     assert nca.n_iter_ == 3
+
+
+def test_callback_cannot_change_the_fit(iris):
+    def callback(transformation, n_iter):
+        transformation[:] = 0
+
+    watched = NCA(2, max_iter=3, callback=callback).fit(*iris)
+    assert np.array_equal(watched.components_, NCA(2, max_iter=3).fit(*iris).components_)
 
 
 def test_verbose_prints_a_line_per_iteration(iris, capsys):

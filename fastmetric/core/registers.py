@@ -3,11 +3,13 @@
 LLVM's vectoriser does not find a register block in a nest of loops, so the vector code of
 the two innermost blocks is written out here. Both keep ROWS x 2 vectors of sums in registers
 while they run over coordinates (distances) or over points (weighted sums), and so come near
-the machine's peak; BLAS, made for long inner dimensions, reaches half of it on tiles like ours.
+the machine's peak, also for the short inner dimensions at which a BLAS call loses time to
+packing and to reading and writing its result.
 
-Distances are sums of squared differences. Norms and products would save a third of the work
-for many dimensions, but lose eps (|q|^2 + |r|^2) whatever the distance: for clusters far
-apart nothing is left.
+Distances are sums of squared differences. Norms and products would lose eps (|q|^2 + |r|^2)
+whatever the distance: for clusters far apart nothing is left. Nor would they save much, since
+one multiplication per coordinate remains and subtractions have units of their own on current
+processors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Points laid out for the loops, and the two ends of a tile of pairs.
 
-A tile holds a hundred query points against a few hundred reference points: squared
+A tile holds a few dozen query points against a few hundred reference points: squared
 distances are written into it, turned into kernels or pair weights in place, and scattered
 out of it as weighted differences. A pair that must not count (a point with itself, the
 mirrored half of a symmetric block, padding) is given an infinite distance, where every kernel
