@@ -13,10 +13,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import joblib
@@ -27,57 +26,95 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LOOK_AHEAD = 4  # blocks in flight per thread: bounds the memory of unconsumed results
+_PATIENCE = 1.0  # seconds that the end of a cancelled block is waited for
 
 
 class _OneThreadBlas:
-    """A process-wide, reference-counted limit of BLAS to one thread.
+    """A process-wide limit of BLAS to one thread, for as long as it has users.
 
-    threadpoolctl's limits are global: two overlapping fits that each set and restore them
+    threadpoolctl's limits are global: two overlapping fits that each set and restored them
     would restore the wrong number. The first one in sets the limit, the last one out lifts it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users = 0
+        self._users: set[object] = set()
         self._controller: ThreadpoolController | None = None
         self._limiter: Any = None
 
-    def enter(self) -> None:
+    def enter(self, user: object) -> None:
+        """Add a user; set the limit if it is the first."""
         with self._lock:
-            if self._users == 0:
-                if self._controller is None:
-                    # Compiled products call SciPy's BLAS, which must be loaded to be found.
-                    import scipy.linalg.cython_blas  # noqa: F401
-
-                    self._controller = ThreadpoolController()
+            self._users.add(user)
+            if self._limiter is None:
+                self._controller = self._controller or ThreadpoolController()
                 self._limiter = self._controller.limit(limits=1, user_api="blas")
-            self._users += 1
 
-    def leave(self) -> None:
+    def leave(self, user: object) -> None:
+        """Remove a user, if it ever came in; lift the limit if it was the last."""
         with self._lock:
-            self._users -= 1
-            if self._users == 0:
+            self._users.discard(user)
+            if not self._users and self._limiter is not None:
                 self._limiter.restore_original_limits()
+                self._limiter = None
 
     def reset_after_fork(self) -> None:
         """Forget the parent's users: none of their threads lives on in the child."""
-        limited = self._users > 0
         self._lock = threading.Lock()
-        self._users = 0
-        if limited:
-            self._limiter.restore_original_limits()
+        self._users.clear()
+        self.leave(self)
+
+
+class _Job:
+    """One call of `run` on a team: its task, its results, and whether it was called off."""
+
+    def __init__(self, task: Callable[[Any], Any]) -> None:
+        self.task = task
+        self.finished: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
+        self.called_off = False
+
+    def do(self, number: int, item: Any) -> None:
+        """Run the task on one item and report; never raises."""
+        result, error = None, None
+        if not self.called_off:
+            try:
+                result = self.task(item)
+            except BaseException as raised:
+                error = raised
+        self.finished.put((number, result, error))
+
+
+class _Team:
+    """Threads that take work from one queue, for as long as the process lives.
+
+    A ThreadPoolExecutor would do, but for Ctrl-C: its conditions are Python code, and an
+    interrupt between two of their lines leaves a lock held for ever. A SimpleQueue is one
+    C call, which either happened or did not.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.inbox: SimpleQueue[tuple[_Job, int, Any]] = SimpleQueue()
+        for number in range(threads):
+            name = f"fastmetric-{number}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            job, number, item = self.inbox.get()
+            job.do(number, item)
+            del job, item  # an idle thread must not keep the data alive
 
 
 _blas = _OneThreadBlas()
-_pools: dict[int, ThreadPoolExecutor] = {}
-_pools_lock = threading.Lock()
+_teams: dict[int, _Team] = {}
+_teams_lock = threading.Lock()
 
 
 def _reset_after_fork() -> None:
     """Drop what a forked child cannot use: locks held elsewhere and threads that are gone."""
-    global _pools_lock
-    _pools_lock = threading.Lock()
-    _pools.clear()
+    global _teams_lock
+    _teams_lock = threading.Lock()
+    _teams.clear()
     _blas.reset_after_fork()
 
 
@@ -88,11 +125,12 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def one_thread_blas() -> Iterator[None]:
     """Hold BLAS to one thread, in the whole process, until the last user leaves."""
-    _blas.enter()
+    user = object()
     try:
+        _blas.enter(user)
         yield
     finally:
-        _blas.leave()
+        _blas.leave(user)
 
 
 def _in_worker_process() -> bool:
@@ -107,12 +145,12 @@ def effective_jobs(n_jobs: int | None) -> int:
     return n_jobs if n_jobs > 0 else max(1, joblib.cpu_count() + 1 + n_jobs)
 
 
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Return this process's pool of so many threads."""
-    with _pools_lock:
-        if threads not in _pools:
-            _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="fastmetric")
-        return _pools[threads]
+def _team(threads: int) -> _Team:
+    """Return this process's team of so many threads."""
+    with _teams_lock:
+        if threads not in _teams:
+            _teams[threads] = _Team(threads)
+        return _teams[threads]
 
 
 def run(
@@ -141,21 +179,34 @@ def run(
 
 
 def _ordered(
-    threads: int, task: Callable[[Item], Result], items: Iterable[Item]
+    threads: int, task: Callable[[Item], Result], items: Sequence[Item]
 ) -> Iterator[Result]:
     """Yield the results of `task` in the order of `items`, a few blocks ahead of the consumer."""
-    pool = _pool(threads)
-    flying: deque[Future[Result]] = deque()
+    team, job = _team(threads), _Job(task)
+    waiting: dict[int, Result] = {}  # finished before their turn
+    begun = reported = 0
     try:
-        for item in items:
-            flying.append(pool.submit(task, item))
-            if len(flying) >= _LOOK_AHEAD * threads:
-                yield flying[0].result()
-                flying.popleft()
-        while flying:
-            yield flying[0].result()
-            flying.popleft()
+        for turn in range(len(items)):
+            while begun < min(len(items), turn + _LOOK_AHEAD * threads):
+                begun += 1
+                team.inbox.put((job, begun - 1, items[begun - 1]))
+            while turn not in waiting:
+                number, result, error = job.finished.get()
+                reported += 1
+                if error is not None:
+                    raise error
+                waiting[number] = result
+            yield waiting.pop(turn)
     finally:
-        for future in flying:
-            future.cancel()
-        wait(flying)
+        job.called_off = True
+        _wait_for(job, begun - reported)
+
+
+def _wait_for(job: _Job, reports: int) -> None:
+    """Wait until the blocks under way have ended; those not begun report at once."""
+    try:
+        for _ in range(reports):
+            # Ctrl-C may have struck between a report and its count: do not wait for ever.
+            job.finished.get(timeout=_PATIENCE)
+    except Empty:
+        pass

@@ -131,7 +131,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         1: one line per iteration, and progress bars in a terminal, in `predict` too.
     n_jobs : int or None, default=None
         Number of threads. None: all cores in the main process, one inside a worker process of
-        joblib, multiprocessing or Dask; -1: all cores, -2: all but one. The result does not depend on it.
+        joblib, multiprocessing or Dask; -1: all cores, -2: all but one. The result does not
+        depend on it.
     random_state : int, RandomState or None, default=None
         Draws the start of ``init="random"``; nothing else is random.
 

@@ -1,9 +1,10 @@
 """Where the search for A begins: PCA, LDA, RCA, identity, random, or an array.
 
 PCA and RCA come from the D x D moments, gathered in row blocks without a copy of the data (for
-more features than rows, from an SVD of the rows); the same bits on any number of threads. RCA of low rank whitens the scatter within classes and
-keeps the directions of largest total scatter; as that is the within-class scatter plus the
-scatter between classes, these are LDA's directions, and one function serves both.
+more features than rows, from an SVD of the rows); the same bits on any number of threads. RCA
+of low rank whitens the scatter within classes and keeps the directions of largest total
+scatter; as that is the within-class scatter plus the scatter between classes, these are LDA's
+directions, and one function serves both.
 """
 
 from __future__ import annotations
