@@ -61,6 +61,7 @@ def _add_command(commands: Any, name: str, run: Callable[[Any], None], text: str
 
 
 def _add_demo(commands: Any) -> None:
+    """Add the command `demo`."""
     demo = _add_command(
         commands,
         "demo",
@@ -77,6 +78,7 @@ def _add_demo(commands: Any) -> None:
 
 
 def _add_fit(commands: Any) -> None:
+    """Add the command `fit`."""
     fit = _add_command(commands, "fit", _fit, "learn a metric (NCA) from a file and save the model")
     fit.add_argument("data", type=Path, metavar="DATA", help=".csv with a header, .npz or .npy")
     fit.add_argument(
@@ -102,6 +104,7 @@ def _add_fit(commands: Any) -> None:
 
 
 def _add_transform(commands: Any) -> None:
+    """Add the command `transform`."""
     transform = _add_command(
         commands, "transform", _transform, "project the rows of a file with a saved model"
     )

@@ -99,6 +99,7 @@ class _Team:
             threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def _work(self) -> None:
+        """Do what comes in, for ever."""
         while True:
             job, number, item = self.inbox.get()
             job.do(number, item)

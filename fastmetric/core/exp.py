@@ -119,6 +119,7 @@ def exp(x: float) -> float:
 
 @overload(exp)
 def _exp(x):
+    """Return the implementation for the precision of x."""
     if x == types.float32:
         return lambda x: exp32(x)
     return lambda x: exp64(x)

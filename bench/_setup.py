@@ -1,0 +1,195 @@
+"""What all benchmarks share: the compile cache, data sets, timing, peak memory.
+
+Imports neither Numba nor fastmetric: the cache folder must be named before they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import hashlib
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+N_CLASSES = 10
+
+
+class UnavailableError(Exception):
+    """A benchmark cannot run here; the message says why."""
+
+
+# The compile cache
+
+
+@functools.cache  # the sources as they are imported, whatever is edited during a run
+def source_digest() -> str:
+    """Return a digest of all sources of the fastmetric that would be imported."""
+    spec = importlib.util.find_spec("fastmetric")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("fastmetric is neither installed nor in the current folder.")
+    folder = Path(spec.origin).parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def use_cache_of_these_sources() -> None:
+    """Give every state of the sources a compile cache of its own.
+
+    Numba's cache does not notice an edit in a file that the cached function calls into.
+    """
+    folder = ROOT / "bench" / ".asv" / "numba" / source_digest()
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+
+
+# Data sets
+
+
+class Problem(NamedTuple):
+    """A map A (d, D), data X (n, D) and classes y (n,)."""
+
+    A: np.ndarray
+    X: np.ndarray
+    y: np.ndarray
+
+
+class _Source(NamedTuple):
+    """Where a data set is on OpenML, and how many of its first rows are for training."""
+
+    data_id: int
+    n_train: int
+
+
+_OPENML = {"usps": _Source(41082, 7291), "mnist": _Source(554, 60_000)}
+
+
+def random_map(d: int, D: int, seed: int = 1) -> np.ndarray:
+    """Return a map (d, D) that keeps the scale of standard normal data."""
+    return np.random.default_rng(seed).standard_normal((d, D)) / np.sqrt(D)
+
+
+def random_normal(n: int, D: int, d: int, seed: int = 0) -> Problem:
+    """Return standard normal data in ten classes drawn at random, and a random map."""
+    rng = np.random.default_rng(seed)
+    return Problem(random_map(d, D), rng.standard_normal((n, D)), rng.integers(N_CLASSES, size=n))
+
+
+def training_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (n, D), float64, and y (n,) of the training rows of "usps" or "mnist".
+
+    From the folder FASTMETRIC_DATA if it has them, else from OpenML.
+    """
+    folder = os.environ.get("FASTMETRIC_DATA")
+    if folder and (path := Path(folder) / f"{name}.npz").is_file():
+        with np.load(path, allow_pickle=False) as arrays:
+            train = arrays["train"]
+            return arrays["X"][train].astype(np.float64), arrays["y"][train]
+    return _from_openml(name)
+
+
+def _from_openml(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the training rows as OpenML has them, kept on disk by scikit-learn."""
+    from sklearn.datasets import fetch_openml
+
+    source = _OPENML[name]
+    parser = "pandas" if importlib.util.find_spec("pandas") else "liac-arff"
+    try:
+        X, y = fetch_openml(data_id=source.data_id, return_X_y=True, as_frame=False, parser=parser)
+    except (OSError, ValueError) as error:
+        raise UnavailableError(
+            f"no {name}.npz in the folder named by FASTMETRIC_DATA, and OpenML did not answer "
+            f"({error})"
+        ) from error
+    y = np.unique(y, return_inverse=True)[1]
+    return X[: source.n_train].astype(np.float64), y[: source.n_train]
+
+
+# Time
+
+
+class Timing(NamedTuple):
+    """The seconds of every run of a task, and what the last one returned."""
+
+    seconds: list[float]
+    result: Any
+
+    @property
+    def best(self) -> float:
+        """Return the shortest run: what else the machine did only ever adds."""
+        return min(self.seconds)
+
+
+def clock(task: Callable[[], Any]) -> Timing:
+    """Return the timing of one run."""
+    began = time.perf_counter()
+    result = task()
+    return Timing([time.perf_counter() - began], result)
+
+
+def take_turns(tasks: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, Timing]:
+    """Time every task `repeats` times, one after the other, so that all meet the same machine."""
+    rounds = [{name: clock(task) for name, task in tasks.items()} for _ in range(repeats)]
+    return {
+        name: Timing([one[name].seconds[0] for one in rounds], rounds[-1][name].result)
+        for name in tasks
+    }
+
+
+# Memory
+
+
+def peak_memory(task: Callable[[], Any]) -> int | None:
+    """Return by how many bytes `task` raises the resident memory over what is held before it.
+
+    Linux counts the peak anew from here. Elsewhere it is the rise of the process's peak so far,
+    a lower bound: run it early, in a fresh process. None where there is no such count.
+    """
+    _give_back_memory()
+    _restart_peak()
+    before = _peak()
+    task()
+    after = _peak()
+    return None if before is None or after is None else after - before
+
+
+def _give_back_memory() -> None:
+    """Return freed memory to the system, as the task would otherwise use it unseen."""
+    gc.collect()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
+        if trim is not None:
+            trim(0)
+
+
+def _restart_peak() -> None:
+    """Let the kernel count the peak from the present size on, where it can."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def _peak() -> int | None:
+    """Return the peak of the resident memory in bytes."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.split("VmHWM:")[1].split()[0])
+    except (OSError, IndexError):
+        pass
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
