@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-import warnings
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,7 +26,6 @@ import joblib
 import numpy as np
 import pytest
 from numba.core.dispatcher import Dispatcher
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from threadpoolctl import threadpool_info
 from tqdm import tqdm
@@ -38,6 +37,7 @@ from fastmetric.core.tiles import make_points
 ROOT = Path(__file__).resolve().parents[1]
 HANGS = 120.0  # seconds after which a process counts as hanging; only a failure waits so long
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 needs_signals = pytest.mark.skipif(os.name != "posix", reason="no SIGINT to a process")
 
@@ -49,11 +49,16 @@ def problem(seed: int = 0, n: int = 1500) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((n, 6)) + 0.7 * y[:, None], y
 
 
+def end_after_three(flat: np.ndarray, n_iter: int) -> None:
+    """End a fit after three iterations, without the warning of `max_iter`."""
+    if n_iter == 3:
+        raise StopIteration
+
+
 def fit_bits(seed: int = 0, n_jobs: int | None = None) -> str:
     """Return a digest of all that a short fit learns, to the last bit."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        nca = NCA(2, max_iter=3, n_jobs=n_jobs).fit(*problem(seed))
+    nca = NCA(2, callback=end_after_three, n_jobs=n_jobs).fit(*problem(seed))
+    assert nca.n_iter_ == 3
     learnt = [nca.components_, np.array(nca.objective_), nca.history_["gradient_norm"]]
     return hashlib.sha256(b"".join(array.tobytes() for array in learnt)).hexdigest()
 
@@ -105,9 +110,7 @@ def alone() -> str:
 def in_forked_child(task):
     """Return task() as computed in a forked child, which must end."""
     read_end, write_end = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks with threads
-        child = os.fork()
+    child = os.fork()
     if child == 0:
         try:
             os.write(write_end, pickle.dumps(task()))
@@ -117,9 +120,11 @@ def in_forked_child(task):
             os._exit(0)
     os.close(write_end)
     try:
-        ready, _, _ = select.select([read_end], [], [], HANGS / 4)
+        ready, _, _ = select.select([read_end], [], [], HANGS / 6)
         assert ready, "the forked child hangs"
-        return pickle.loads(os.read(read_end, 2**16))
+        answer = os.read(read_end, 2**16)
+        assert answer, "the forked child failed"
+        return pickle.loads(answer)
     finally:
         os.close(read_end)
         os.kill(child, signal.SIGKILL)
@@ -127,7 +132,9 @@ def in_forked_child(task):
 
 
 @needs_fork
-def test_a_forked_child_that_hangs_is_noticed(monkeypatch):
+def test_a_forked_child_that_hangs_or_fails_is_noticed(monkeypatch):
+    with pytest.raises(AssertionError, match="failed"):
+        in_forked_child(lambda: 1 / 0)
     monkeypatch.setitem(globals(), "HANGS", 1.0)
     with pytest.raises(AssertionError, match="hangs"):
         in_forked_child(lambda: time.sleep(20))
@@ -217,8 +224,7 @@ def test_two_fits_at_once_in_two_threads_give_the_same_bits_as_alone(alone):
         together.wait()
         return [fit_bits(seed, n_jobs=2) for _ in range(3)]
 
-    with warnings.catch_warnings(), ThreadPoolExecutor(2) as pool:
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with ThreadPoolExecutor(2) as pool:
         bits = list(pool.map(fit, [0, 1]))
     assert bits == [[alone] * 3, [other] * 3]
 
@@ -234,26 +240,25 @@ def blas_threads() -> list[int]:
 def fit_until_interrupted(n: int, n_jobs: int, after_an_iteration: bool) -> None:
     """Fit a problem of many seconds; on Ctrl-C say what became of the estimator."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
-    NCA(2, max_iter=1, tol=1.0).fit(*problem(n=100))  # loads the compiled code
-    seen, before = [], blas_threads()
+    seen = []
 
     def on_iteration(flat, n_iter):
         seen.append((n_iter, flat.copy()))
         say(iteration=n_iter)
 
     nca = NCA(2, max_iter=1, tol=1.0, n_jobs=n_jobs).fit(*problem(n=100))
-    fitted_before = pickle.dumps(vars(nca))
+    fitted_before, blas_before = pickle.dumps(vars(nca)), blas_threads()
     nca.set_params(max_iter=1000, tol=0.0, callback=on_iteration)
     params = nca.get_params()
+    X, y = problem(n=n)
     if not after_an_iteration:
         say(iteration=0)
-    X, y = problem(n=n)
     try:
         nca.fit(X, y)
         say(raised="nothing")
     except BaseException as error:
         say(raised=type(error).__name__)
-    facts = {"blas_is_free": blas_threads() == before, "iterations": len(seen)}
+    facts = {"blas_is_free": blas_threads() == blas_before, "iterations": len(seen)}
     if seen:
         n_iter, flat = seen[-1]
         facts["at_the_last_iteration"] = nca.n_iter_ == n_iter == len(seen)
@@ -280,12 +285,13 @@ def interrupt(process: subprocess.Popen, first_line: int, pause: float) -> tuple
         time.sleep(pause)
         process.send_signal(signal.SIGINT)
         sent = time.perf_counter()
-        stopped = next(line for line in lines if "iteration" not in line)
+        stopped = next(facts for facts in lines if "iteration" not in facts)
         seconds = time.perf_counter() - sent
-        return stopped, seconds, heard(process)
+        return stopped, seconds, next(lines)
     finally:
         watchdog.cancel()
         process.kill()
+        process.communicate()
 
 
 @needs_signals
@@ -313,6 +319,36 @@ def test_ctrl_c_before_the_first_iteration_leaves_the_estimator_as_it_was(n_jobs
     assert after["iterations"] == 0
     assert after["unchanged"]
     assert after["parameters_kept"]
+    assert after["blas_is_free"]
+
+
+def interrupt_fits_of_one_block(n_jobs: int, times: int) -> None:
+    """Interrupt short fits at many moments; say what was raised and how things are afterwards."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    X, y = problem(n=300)
+    nca = NCA(2, callback=end_after_three, n_jobs=n_jobs).fit(X, y)
+    bits, blas_before, raised = nca.components_.tobytes(), blas_threads(), Counter()
+    for seconds in np.linspace(0.002, 0.04, times):
+        end = time.perf_counter() + seconds + 0.5
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            while time.perf_counter() < end:
+                nca.fit(X, y)
+        except BaseException as error:
+            raised[type(error).__name__] += 1
+    again = nca.fit(X, y).components_.tobytes() == bits
+    say(raised=raised, works_again=again, blas_is_free=blas_threads() == blas_before)
+
+
+@needs_signals
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_at_any_moment_of_short_fits_raises_keyboard_interrupt_and_breaks_nothing(n_jobs):
+    after = heard(start(f"interrupt_fits_of_one_block({n_jobs}, times=60)"))
+    assert set(after["raised"]) == {"KeyboardInterrupt"}
+    # Python drops an exception that falls into a destructor: now and then one is missing.
+    assert after["raised"]["KeyboardInterrupt"] > 50
+    assert after["works_again"]
     assert after["blas_is_free"]
 
 
@@ -373,6 +409,8 @@ _CACHE_VARIABLES = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA")
 
 # How soon it starts
 
+TRIALS = 4  # the best of so many counts: others may be using the machine
+
 
 def first_fit() -> None:
     """Say how long a small first fit takes, and what it compiles."""
@@ -381,18 +419,17 @@ def first_fit() -> None:
     say(seconds=time.perf_counter() - began, bits=bits, **counted())
 
 
-def test_a_first_fit_with_a_warm_cache_compiles_nothing_and_is_soon_done(alone):
-    said = heard(start("first_fit()"))
-    assert said["compiled"] == 0
-    assert said["loaded"] > 0
-    assert said["bits"] == alone
-    assert said["seconds"] < 2
-
-
-def test_a_fit_with_a_cold_cache_is_counted_as_compiling(tmp_path):
-    said = heard(start("block_bits(); say(**counted())", NUMBA_CACHE_DIR=str(tmp_path)))
-    assert said["compiled"] > 0
-    assert said["loaded"] == 0
+def test_a_first_fit_with_a_warm_cache_compiles_nothing_and_takes_less_than_two_seconds(alone):
+    seconds = []
+    for _ in range(TRIALS):
+        said = heard(start("first_fit()"))
+        assert said["compiled"] == 0
+        assert said["loaded"] > 0
+        assert said["bits"] == alone
+        seconds.append(said["seconds"])
+        if seconds[-1] < 2:
+            break
+    assert min(seconds) < 2
 
 
 _IMPORTS = """
@@ -404,9 +441,9 @@ print(json.dumps({"seconds": time.perf_counter() - began}))
 """
 
 
-def test_importing_the_package_adds_under_a_third_of_a_second():
+def test_importing_the_package_adds_less_than_three_tenths_of_a_second():
     seconds = []
-    for _ in range(4):  # the best of several: others may be using the machine
+    for _ in range(TRIALS):
         process = subprocess.run(
             [sys.executable, "-c", _IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True
         )
