@@ -131,7 +131,8 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
     y, starts, stops = _classes(n, 6)
     chosen = np.sort(np.random.default_rng(3).choice(n, m, replace=False))
     where = pairs.Neighbours(starts[chosen], stops[chosen], chosen)
-    query, ref = make_points(Z[chosen]), make_points(Z)
+    ref = make_points(Z)
+    query = make_points(Z[chosen], ref.products)
     s = naive.sq_distances(Z[chosen], Z)
     s[np.arange(m), chosen] = np.inf
     same = y[chosen][:, None] == y

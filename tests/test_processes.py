@@ -30,7 +30,7 @@ from sklearn.model_selection import cross_val_score
 from threadpoolctl import threadpool_info
 from tqdm import tqdm
 
-from fastmetric import NCA
+from fastmetric import NCA, engine
 from fastmetric.core import pairs
 from fastmetric.core.tiles import make_points
 
@@ -69,6 +69,11 @@ def block_bits() -> str:
     whole = np.zeros(200, dtype=np.intp), np.full(200, 200, dtype=np.intp)
     sums = pairs.symmetric_sums(make_points(X), *whole, pairs.Block(0, 200, 0, 200), 0)
     return hashlib.sha256(b"".join(part.tobytes() for part in sums)).hexdigest()
+
+
+def blas_threads() -> list[int]:
+    """Return the number of threads of every BLAS in the process."""
+    return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
 
 
 def say(**facts) -> None:
@@ -181,23 +186,45 @@ def test_fits_in_children_forked_while_another_thread_fits_give_the_same_bits(al
             time.sleep(0.01)
 
 
+@contextlib.contextmanager
+def held_in_another_thread(manager):
+    """Hold a context manager open in another thread while the body runs."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with manager:
+            held.set()
+            assert done.wait(HANGS)
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        try:
+            assert held.wait(HANGS)
+            yield
+        finally:
+            done.set()
+            holding.result()
+
+
 @needs_fork
 def test_a_fit_in_a_child_forked_while_another_thread_starts_a_bar_finishes(alone):
     # Every bar is made under a lock of tqdm's; the fork copies it locked.
-    held, forked = threading.Event(), threading.Event()
+    with held_in_another_thread(tqdm.get_lock()):
+        assert in_forked_child(fit_bits) == alone
 
-    def start_a_bar():
-        with tqdm.get_lock():
-            held.set()
-            forked.wait(HANGS)
 
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(start_a_bar)
-        assert held.wait(HANGS)
-        try:
-            assert in_forked_child(fit_bits) == alone
-        finally:
-            forked.set()
+@needs_fork
+def test_a_child_forked_while_another_thread_limits_blas_is_not_limited(alone):
+    before = blas_threads()
+
+    def fit_and_count():
+        at_first, bits = blas_threads(), fit_bits()
+        return at_first, bits, blas_threads()
+
+    with held_in_another_thread(engine.one_thread_blas()):
+        assert set(blas_threads()) == {1}
+        assert in_forked_child(fit_and_count) == (before, alone, before)
+    assert blas_threads() == before
 
 
 # Workers and threads
@@ -230,11 +257,6 @@ def test_two_fits_at_once_in_two_threads_give_the_same_bits_as_alone(alone):
 
 
 # Ctrl-C
-
-
-def blas_threads() -> list[int]:
-    """Return the number of threads of every BLAS in the process."""
-    return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
 
 
 def fit_until_interrupted(n: int, n_jobs: int, after_an_iteration: bool) -> None:

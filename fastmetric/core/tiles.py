@@ -3,8 +3,7 @@
 A tile holds a few dozen query points against a few hundred reference points: squared
 distances are written into it, turned into kernels or pair weights in place, and scattered
 out of it as weighted differences. A pair that must not count (a point with itself, the
-mirrored half of a symmetric block, padding) is given an infinite distance, where every kernel
-is zero.
+mirrored half of a symmetric block) is given an infinite distance, where every kernel is zero.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ class Points(NamedTuple):
     """Points, padded with zeros to a multiple of ALIGN, in the layouts that the loops read."""
 
     size: int  # n, without padding
-    rows: np.ndarray  # (N, d), or (N, d') padded to whole vectors where products do the work
+    products: bool  # whether scatter may use products
+    rows: np.ndarray  # (N, d), for products (N, d') with d' padded to whole vectors
     panels: np.ndarray  # (N / width, d, width)
-    cols: np.ndarray  # (d, N), or (0, 0) where products do the work
+    cols: np.ndarray  # (d, N), for products (0, 0)
 
 
 @compiled
@@ -44,17 +44,20 @@ def padded(n):
     return (n + ALIGN - 1) // ALIGN * ALIGN
 
 
-def make_points(Z: np.ndarray) -> Points:
-    """Return the layouts of the points `Z` (n, d)."""
+def make_points(Z: np.ndarray, products: bool | None = None) -> Points:
+    """Return the layouts of the points `Z` (n, d); None: with products where they are safe.
+
+    Query and reference points of one scatter must agree on products.
+    """
     n, d = Z.shape
+    products = products_are_safe(Z) if products is None else products
     rows = np.zeros((padded(n), d), Z.dtype)
     rows[:n] = Z
     panels = make_panels(rows)
-    if products_are_safe(Z):
-        lanes = VECTOR_BYTES // Z.itemsize
-        rows = np.pad(rows, ((0, 0), (0, -d % lanes)))
-        return Points(n, rows, panels, np.empty((0, 0), Z.dtype))
-    return Points(n, rows, panels, np.ascontiguousarray(rows.T))
+    if not products:
+        return Points(n, products, rows, panels, np.ascontiguousarray(rows.T))
+    whole = np.pad(rows, ((0, 0), (0, -d % (VECTOR_BYTES // Z.itemsize))))
+    return Points(n, products, whole, panels, np.empty((0, 0), Z.dtype))
 
 
 def products_are_safe(Z: np.ndarray) -> bool:
@@ -85,7 +88,7 @@ def scatter(tile, query, i0, u_query, ref, j0, u_ref):
     u_query[r] += sum_c w_rc (q_r - r_c) and u_ref[c] -= sum_r w_rc (q_r - r_c), with
     u_query (n_rows, d) and u_ref (n_cols, d) in float64.
     """
-    if ref.cols.shape[0] == 0:
+    if ref.products:
         _scatter_by_products(tile, query, i0, u_query, ref, j0, u_ref)
     else:
         _scatter_by_differences(tile, query, i0, u_query, ref, j0, u_ref)

@@ -169,7 +169,7 @@ class Objective:
 
     def _as_query(self, points: Points, chosen: np.ndarray) -> tuple[Points, pairs.Neighbours]:
         """Return the rows `chosen` as points of their own, and where they stand."""
-        query = make_points(points.rows[chosen, : points.panels.shape[1]])
+        query = make_points(points.rows[chosen, : points.panels.shape[1]], points.products)
         return query, pairs.Neighbours(self.starts[chosen], self.stops[chosen], chosen)
 
     def _run(
