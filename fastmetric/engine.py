@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,13 +20,14 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import joblib
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 from tqdm import tqdm
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LOOK_AHEAD = 4  # blocks in flight per thread: bounds the memory of unconsumed results
+_POLL = 0.1  # seconds between two looks whether Ctrl-C was pressed
 _PATIENCE = 1.0  # seconds that the end of a cancelled block is waited for
 
 
@@ -48,14 +50,18 @@ class _OneThreadBlas:
             self._users.add(user)
             if self._limiter is None:
                 self._controller = self._controller or ThreadpoolController()
+                _anyone_may_set_blas_threads()
                 self._limiter = self._controller.limit(limits=1, user_api="blas")
+                _anyone_may_set_blas_threads()
 
     def leave(self, user: object) -> None:
         """Remove a user, if it ever came in; lift the limit if it was the last."""
         with self._lock:
             self._users.discard(user)
             if not self._users and self._limiter is not None:
+                _anyone_may_set_blas_threads()
                 self._limiter.restore_original_limits()
+                _anyone_may_set_blas_threads()
                 self._limiter = None
 
     def reset_after_fork(self) -> None:
@@ -63,6 +69,56 @@ class _OneThreadBlas:
         self._lock = threading.Lock()
         self._users.clear()
         self.leave(self)
+
+
+def _anyone_may_set_blas_threads() -> None:
+    """Free threadpoolctl's limits from the thread that set them last.
+
+    It ignores all other threads while that one lives; here the last user lifts the limit,
+    whichever thread it is.
+    """
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+
+
+class _CtrlC:
+    """A handler of SIGINT that remembers; `check` then does what the former one would have.
+
+    An exception out of a signal strikes between any two instructions: inside a compiled
+    function (which turns it into a SystemError), a lock, a destructor (which drops it) or half
+    way through setting BLAS's threads. So it is raised between blocks.
+    """
+
+    def __init__(self, former: Any) -> None:
+        self.former, self.pressed = former, False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        self.pressed = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt (the former handler's doing) if Ctrl-C was pressed."""
+        if self.pressed:
+            self.pressed = False
+            self.former(signal.SIGINT, None)
+
+
+@contextmanager
+def ctrl_c_between_blocks() -> Iterator[Callable[[], None]]:
+    """Hold Ctrl-C back in the body; yield what raises it at a good moment."""
+    former = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(former):
+        yield lambda: None
+    elif isinstance(former, _CtrlC):
+        yield former.check
+    else:
+        held = _CtrlC(former)
+        signal.signal(signal.SIGINT, held)
+        try:
+            yield held.check
+        finally:
+            signal.signal(signal.SIGINT, former)
+            held.check()
 
 
 class _Job:
@@ -128,15 +184,17 @@ def one_thread_blas() -> Iterator[None]:
     """Hold BLAS to one thread, in the whole process, until the last user leaves."""
     user = object()
     try:
-        _blas.enter(user)
+        with ctrl_c_between_blocks():
+            _blas.enter(user)
         yield
     finally:
-        _blas.leave(user)
+        with ctrl_c_between_blocks():
+            _blas.leave(user)
 
 
 def _in_worker_process() -> bool:
     """Return whether a pool of processes (joblib, multiprocessing, Dask) runs this one."""
-    return multiprocessing.parent_process() is not None or "JOBLIB_SPAWNED_PROCESS" in os.environ
+    return multiprocessing.parent_process() is not None
 
 
 def effective_jobs(n_jobs: int | None) -> int:
@@ -167,20 +225,32 @@ def run(
     included, cancels what has not begun and waits for the blocks under way, a fraction of a
     second.
     """
-    threads = min(effective_jobs(n_jobs), len(items))
-    # tqdm: None silences the bar where the error stream is no terminal.
-    silent = True if label is None else None
-    with (
-        one_thread_blas(),
-        tqdm(total=len(items), desc=label, unit="block", leave=False, disable=silent) as bar,
-    ):
-        for result in map(task, items) if threads <= 1 else _ordered(threads, task, items):
+    threads = max(1, min(effective_jobs(n_jobs), len(items)))
+    with ctrl_c_between_blocks() as check, one_thread_blas(), _bar(len(items), label) as step:
+        for result in _ordered(threads, task, items, check):
             yield result
-            bar.update()
+            step()
+
+
+@contextmanager
+def _bar(total: int, label: str | None) -> Iterator[Callable[[], Any]]:
+    """Yield what moves a progress bar on; without a label, nothing is drawn.
+
+    Without a label tqdm is not touched: its lock does not survive a fork.
+    """
+    if label is None:
+        yield lambda: None
+        return
+    # None silences the bar where the error stream is no terminal.
+    with tqdm(total=total, desc=label, unit="block", leave=False, disable=None) as bar:
+        yield bar.update
 
 
 def _ordered(
-    threads: int, task: Callable[[Item], Result], items: Sequence[Item]
+    threads: int,
+    task: Callable[[Item], Result],
+    items: Sequence[Item],
+    check: Callable[[], None],
 ) -> Iterator[Result]:
     """Yield the results of `task` in the order of `items`, a few blocks ahead of the consumer."""
     team, job = _team(threads), _Job(task)
@@ -192,7 +262,11 @@ def _ordered(
                 begun += 1
                 team.inbox.put((job, begun - 1, items[begun - 1]))
             while turn not in waiting:
-                number, result, error = job.finished.get()
+                check()
+                try:
+                    number, result, error = job.finished.get(timeout=_POLL)
+                except Empty:
+                    continue
                 reported += 1
                 if error is not None:
                     raise error

@@ -51,7 +51,7 @@ def make_points(Z: np.ndarray, products: bool | None = None) -> Points:
     """
     n, d = Z.shape
     products = products_are_safe(Z) if products is None else products
-    rows = np.zeros((padded(n), d), Z.dtype)
+    rows = np.zeros((n + -n % ALIGN, d), Z.dtype)
     rows[:n] = Z
     panels = make_panels(rows)
     if not products:

@@ -25,10 +25,10 @@ def _sum_of_blocks(
     task: Callable[[slice], np.ndarray], X: np.ndarray, n_jobs: int | None
 ) -> np.ndarray:
     """Return the float64 sum over the row ranges of X of what `task` makes of each, in order."""
-    parts = engine.run(task, _row_ranges(X), n_jobs=n_jobs)
-    total = next(parts).astype(np.float64)
-    for part in parts:
-        total += part
+    total: np.ndarray | None = None
+    for part in engine.run(task, _row_ranges(X), n_jobs=n_jobs):
+        total = part.astype(np.float64) if total is None else np.add(total, part, out=total)
+    assert total is not None
     return total
 
 
