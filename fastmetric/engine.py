@@ -121,6 +121,21 @@ def ctrl_c_between_blocks() -> Iterator[Callable[[], None]]:
             held.check()
 
 
+@contextmanager
+def ctrl_c_at_once() -> Iterator[None]:
+    """Let Ctrl-C through in the body, which is the user's own code and may take its time."""
+    held = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not isinstance(held, _CtrlC):
+        yield
+        return
+    held.check()
+    signal.signal(signal.SIGINT, held.former)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, held)
+
+
 class _Job:
     """One call of `run` on a team: its task, its results, and whether it was called off."""
 
@@ -183,12 +198,11 @@ if hasattr(os, "register_at_fork"):
 def one_thread_blas() -> Iterator[None]:
     """Hold BLAS to one thread, in the whole process, until the last user leaves."""
     user = object()
-    try:
-        with ctrl_c_between_blocks():
-            _blas.enter(user)
-        yield
-    finally:
-        with ctrl_c_between_blocks():
+    with ctrl_c_between_blocks():
+        _blas.enter(user)
+        try:
+            yield
+        finally:
             _blas.leave(user)
 
 

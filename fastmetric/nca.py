@@ -358,7 +358,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 figures = f"{step.value / n:11.6f} {step.gradient_norm:11.3e} {step.seconds:9.2f}"
                 print(f"[NCA] {step.n_iter:9d} {figures}", flush=True)
             if self.callback is not None:
-                self.callback(step.A.flatten(), step.n_iter)
+                with engine.ctrl_c_at_once():
+                    self.callback(step.A.flatten(), step.n_iter)
 
         return lbfgs(
             value_and_grad,

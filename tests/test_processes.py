@@ -431,6 +431,24 @@ _CACHE_VARIABLES = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA")
 
 # How soon it starts
 
+
+@needs_signals
+def test_ctrl_c_in_a_callback_strikes_at_once():
+    def slow(flat, n_iter):
+        signal.raise_signal(signal.SIGINT)
+        reached.append(n_iter)
+
+    reached = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            NCA(2, callback=slow).fit(*problem(n=300))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not reached
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 TRIALS = 4  # the best of so many counts: others may be using the machine
 
 
