@@ -172,7 +172,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     >>> nca = NCA(n_components=2).fit(X, y)
     >>> nca.transform(X).shape
     (150, 2)
-    >>> round(nca.score(X, y), 2)
+    >>> round(nca.objective_, 2)
     0.99
     """
 
