@@ -172,8 +172,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     >>> nca = NCA(n_components=2).fit(X, y)
     >>> nca.transform(X).shape
     (150, 2)
-    >>> round(nca.objective_, 2)
-    0.99
+    >>> nca.score(X, y) > 0.95
+    True
     """
 
     def __init__(
