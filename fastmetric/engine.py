@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 _LOOK_AHEAD = 4  # blocks in flight per thread: bounds the memory of unconsumed results
 _POLL = 0.1  # seconds between two looks whether Ctrl-C was pressed
-_PATIENCE = 1.0  # seconds that the end of a cancelled block is waited for
+_PATIENCE = 1.0  # seconds that the end of a block under way is waited for
 
 
 class _OneThreadBlas:
@@ -295,7 +295,7 @@ def _wait_for(job: _Job, reports: int) -> None:
     """Wait until the blocks under way have ended; those not begun report at once."""
     try:
         for _ in range(reports):
-            # Ctrl-C may have struck between a report and its count: do not wait for ever.
+            # A block that is still being compiled may take long: it is left to itself.
             job.finished.get(timeout=_PATIENCE)
     except Empty:
         pass
