@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 from fastmetric.core import pairs
 from fastmetric.core.blocks import row_blocks, symmetric_blocks
 from fastmetric.core.kernels import BIWEIGHT, GAUSSIAN
-from fastmetric.core.registers import ROWS, make_panels, panel_width, sq_distances, weighted_sums
-from fastmetric.core.tiles import ALIGN, TILE_COLS, make_points
+from fastmetric.core.registers import (
+    ROWS,
+    add_weighted_sums,
+    make_panels,
+    panel_width,
+    sq_distances,
+)
+from fastmetric.core.tiles import ALIGN, TILE_COLS, add_pulls, make_points, no_pulls, pulled
 from tests import naive
 
 CODES = {"gaussian": GAUSSIAN, "biweight": BIWEIGHT}
@@ -47,15 +53,17 @@ def test_register_block_distances(dtype, d):
     query, ref = _points(2 * ROWS, d, dtype), _points(3 * ALIGN, d, dtype, seed=1)
     width = panel_width(np.dtype(dtype))
     tile = np.empty((2 * ROWS, 2 * width), dtype)
-    sq_distances(query, 0, make_panels(ref), width, tile)
+    sq_distances(make_panels(query, d, ROWS), 0, make_panels(ref, d, width), width, tile)
     _close(tile, naive.sq_distances(query, ref[width : 3 * width]), (d + 4) * EPS[dtype])
 
 
 def test_distances_of_clusters_far_apart_lose_nothing():
-    query = _points(ROWS, 12, np.float64) + 1e6
-    ref = _points(ALIGN, 12, np.float64, seed=1) + 1e6
+    d = 12
+    query = _points(ROWS, d, np.float64) + 1e6
+    ref = _points(ALIGN, d, np.float64, seed=1) + 1e6
     tile = np.empty((ROWS, ALIGN))
-    sq_distances(query, 0, make_panels(ref), 0, tile)
+    width = panel_width(query.dtype)
+    sq_distances(make_panels(query, d, ROWS), 0, make_panels(ref, d, width), 0, tile)
     _close(tile, naive.sq_distances(query, ref), 16 * EPS[np.float64])
 
 
@@ -68,12 +76,13 @@ def test_register_block_weighted_sums(dtype, vectors, transposed):
     weights = tile.T if transposed else tile
     rows = _points(40, d, dtype, seed=1)
     terms = weights.shape[1]
-    out = np.empty((weights.shape[0], d), dtype)
+    out = np.zeros((weights.shape[0], d))
     across, along = (s // tile.itemsize for s in weights.strides)
-    weighted_sums(tile, across, along, terms, rows, 3, out)
+    for _ in range(2):  # the second adds to what the first left
+        add_weighted_sums(tile, across, along, terms, rows, 3, out)
     wide = weights.astype(naive.WIDE)
     size = np.abs(wide) @ np.abs(rows[3 : 3 + terms])
-    _close(out, wide @ rows[3 : 3 + terms], terms * EPS[dtype], size)
+    _close(out / 2, wide @ rows[3 : 3 + terms], terms * EPS[dtype], size)
 
 
 @dtypes
@@ -107,20 +116,21 @@ def test_symmetric_scatter_equals_the_scatter_of_all_pairs(n, d, dtype):
     y, starts, stops = _classes(n, 4)
     rng = np.random.default_rng(2)
     own_pull, other_pull = -rng.random(n).astype(dtype), rng.random(n).astype(dtype)
-    points, U = make_points(Z), np.zeros((n, d))
+    points = make_points(Z)
+    pulls = no_pulls(n, points)
     for block in symmetric_blocks(n, d):
-        u_i, u_j = pairs.symmetric_scatter(
+        to_i, to_j = pairs.symmetric_scatter(
             points, starts, stops, own_pull, other_pull, block, GAUSSIAN
         )
-        U[block.i0 : block.i1] += u_i
-        U[block.j0 : block.j1] += u_j
+        add_pulls(pulls, to_i, slice(block.i0, block.i1))
+        add_pulls(pulls, to_j, slice(block.j0, block.j1))
     k = naive.kernel("gaussian", naive.sq_distances(Z, Z))
     np.fill_diagonal(k, 0)
     same = y[:, None] == y
     pull = np.where(same, own_pull[:, None] + own_pull, other_pull[:, None] + other_pull)
     expected = naive.pair_scatter(k * pull, Z, Z)[0]
     size = np.abs(k * pull).sum(1)[:, None] * np.abs(Z).max() * 2
-    _close(U, expected, 60 * EPS[dtype], size)
+    _close(pulled(pulls, points), expected, 60 * EPS[dtype], size)
 
 
 @dtypes
@@ -139,17 +149,17 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
     total = np.array([naive.log_sum_exp(-row) for row in s])
     own_pull, other_pull = -np.ones(m, dtype), np.full(m, 0.5, dtype)
     log_own, log_other = np.full(m, -np.inf), np.full(m, -np.inf)
-    u_query, u_ref = np.zeros((m, d)), np.zeros((n, d))
+    to_query, to_ref = no_pulls(m, query), no_pulls(n, ref)
     for block in row_blocks(m, n, d):
         rows, cols = slice(block.i0, block.i1), slice(block.j0, block.j1)
         own, other = pairs.row_log_sums(query, ref, where, block)
         log_own[rows] = np.logaddexp(log_own[rows], own)
         log_other[rows] = np.logaddexp(log_other[rows], other)
-        u_i, u_j = pairs.row_scatter(
+        to_i, to_j = pairs.row_scatter(
             query, ref, where, total.astype(dtype), own_pull, other_pull, block
         )
-        u_query[rows] += u_i
-        u_ref[cols] += u_j
+        add_pulls(to_query, to_i, rows)
+        add_pulls(to_ref, to_j, cols)
     nearest = np.where(np.isinf(s), 0, s).max()
     tolerance = 10 * EPS[dtype] * (1 + float(nearest))  # of the exponents
     for row in range(m):
@@ -158,7 +168,7 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
     if tolerance < 0.01:
         weights = np.exp(-s - total[:, None]) * np.where(same, -1, 0.5)
         for actual, expected, size in zip(
-            (u_query, u_ref),
+            (pulled(to_query, query), pulled(to_ref, ref)),
             naive.pair_scatter(weights, Z[chosen], Z),
             (np.abs(weights).sum(1), np.abs(weights).sum(0)),
             strict=True,

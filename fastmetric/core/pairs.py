@@ -23,7 +23,16 @@ from fastmetric._jit import compiled
 from fastmetric.core.exp import LOWEST, exp, exp64
 from fastmetric.core.kernels import kernel_fall, kernel_value
 from fastmetric.core.registers import sq_distances
-from fastmetric.core.tiles import TILE_COLS, TILE_ROWS, padded, scatter, scatter_few, smallest
+from fastmetric.core.tiles import (
+    TILE_COLS,
+    TILE_ROWS,
+    no_pulls,
+    padded,
+    pulls_from,
+    scatter,
+    scatter_few,
+    smallest,
+)
 
 FEW = 16  # a row with fewer than one live weight in so many is scattered pair by pair
 
@@ -62,7 +71,7 @@ def _distance_tile(buffer, query, i0, i1, ref, j0, j1):
     """Return the squared distances of query rows i0:i1 to reference points j0:j1, padded."""
     height, width = padded(i1 - i0), padded(j1 - j0)
     tile = buffer[: height * width].reshape(height, width)
-    sq_distances(query.rows, i0, ref.panels, j0, tile)
+    sq_distances(query.strips, i0, ref.panels, j0, tile)
     return tile
 
 
@@ -149,8 +158,7 @@ def symmetric_scatter(points, starts, stops, own_pull, other_pull, block, code):
     other_pull (n,) between classes: [NCA-1] with other_pull = a, own_pull = a - b.
     """
     i0, i1, j0, j1 = block
-    d = points.panels.shape[1]
-    u_i, u_j = np.zeros((padded(i1 - i0), d)), np.zeros((padded(j1 - j0), d))
+    to_i, to_j = no_pulls(i1 - i0, points), no_pulls(j1 - j0, points)
     buffer = _tile_buffer(points)
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(max(j0, ti), j1, TILE_COLS):
@@ -164,8 +172,10 @@ def symmetric_scatter(points, starts, stops, own_pull, other_pull, block, code):
                 _weigh(code, s[lo:hi], own_pull[i], own_pull[tj + lo : tj + hi])
                 _weigh(code, s[hi:n_cols], other_pull[i], other_pull[tj + hi : j_end])
             _clear_padding(tile, i_end - ti, n_cols)
-            scatter(tile, points, ti, u_i[ti - i0 :], points, tj, u_j[tj - j0 :])
-    return u_i[: i1 - i0], u_j[: j1 - j0]
+            scatter(
+                tile, points, ti, pulls_from(to_i, ti - i0), points, tj, pulls_from(to_j, tj - j0)
+            )
+    return to_i, to_j
 
 
 @compiled
@@ -278,14 +288,14 @@ def row_scatter(query, ref, where, log_totals, own_pull, other_pull, block):
     distances are large, all but a few of them are zero, and only those few are scattered.
     """
     i0, i1, j0, j1 = block
-    d = query.panels.shape[1]
-    u_i, u_j = np.zeros((padded(i1 - i0), d)), np.zeros((padded(j1 - j0), d))
+    to_i, to_j = no_pulls(i1 - i0, query), no_pulls(j1 - j0, ref)
     buffer = _tile_buffer(query)
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(j0, j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
             tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.selves)
             n_cols, left = j_end - tj, 0
+            to_cols = pulls_from(to_j, tj - j0)
             for i in range(ti, i_end):
                 s = tile[i - ti, :n_cols]
                 lo = _clip(where.starts[i] - tj, 0, n_cols)
@@ -295,10 +305,10 @@ def row_scatter(query, ref, where, log_totals, own_pull, other_pull, block):
                 live += _weigh_shifted(s[hi:], log_totals[i], other_pull[i])
                 if FEW * live < n_cols:
                     if live > 0:
-                        scatter_few(s, query.rows[i], u_i[i - i0], ref, tj, u_j[tj - j0 :])
+                        scatter_few(s, query, i, pulls_from(to_i, i - i0), ref, tj, to_cols)
                 else:
                     left += live
             if left > 0:
                 _clear_padding(tile, i_end - ti, n_cols)
-                scatter(tile, query, ti, u_i[ti - i0 :], ref, tj, u_j[tj - j0 :])
-    return u_i[: i1 - i0], u_j[: j1 - j0]
+                scatter(tile, query, ti, pulls_from(to_i, ti - i0), ref, tj, to_cols)
+    return to_i, to_j

@@ -65,6 +65,16 @@ class _Vectors:
         target = self.builder.bitcast(pointer, self.type.as_pointer())
         self.builder.store(vector, target).align = self.item_bytes
 
+    def add_to_doubles(self, vector: Any, pointer: Any) -> None:
+        """Add a vector to the float64 numbers that begin at `pointer`."""
+        wide = ir.VectorType(ir.DoubleType(), self.lanes)
+        if self.type != wide:
+            vector = self.builder.fpext(vector, wide)
+        target = self.builder.bitcast(pointer, wide.as_pointer())
+        before = self.builder.load(target)
+        before.align = 8
+        self.builder.store(self.builder.fadd(before, vector), target).align = 8
+
     def spread(self, pointer: Any) -> Any:
         """Return the element at `pointer` in every lane."""
         undefined = ir.Constant(self.type, ir.Undefined)
@@ -99,26 +109,27 @@ def _array(context: Any, builder: Any, kind: Any, value: Any) -> tuple[Any, list
 
 
 @intrinsic
-def _distance_block(typing_context, rows, i, panels, panel, tile, r, c):
-    """Write the squared distances of rows i..i+ROWS to one panel into tile[r.., c..]."""
+def _distance_block(typing_context, strips, strip, panels, panel, tile, r, c):
+    """Write the squared distances of one strip to one panel into tile[r.., c..]."""
     index = types.intp
-    signature = types.void(rows, index, panels, index, tile, index, index)
+    signature = types.void(strips, index, panels, index, tile, index, index)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vec = _Vectors(context, builder, rows.dtype)
-        row_data, (_, row_step) = _array(context, builder, rows, args[0])
+        vec = _Vectors(context, builder, strips.dtype)
+        strip_data, _ = _array(context, builder, strips, args[0])
         panel_data, (_, d, _) = _array(context, builder, panels, args[2])
         tile_data, (_, tile_step) = _array(context, builder, tile, args[4])
-        _, i, _, panel, _, r, c = args
+        _, strip, _, panel, _, r, c = args
         width = 2 * vec.lanes
-        first_row = vec.at(row_data, vec.times(i, row_step))
+        first_row = vec.at(strip_data, vec.times(strip, vec.times(d, ROWS)))
         first_col = vec.at(panel_data, vec.times(panel, vec.times(d, width)))
         sums = vec.sums(2)
         with cgutils.for_range(builder, d) as loop:
             here = vec.at(first_col, vec.times(loop.index, width))
             cols = [vec.load(here), vec.load(vec.at(here, vec.lanes))]
+            there = vec.at(first_row, vec.times(loop.index, ROWS))
             for k, row in enumerate(sums):
-                z = vec.spread(vec.at(first_row, loop.index, vec.times(row_step, k)))
+                z = vec.spread(vec.at(there, k))
                 for total, col in zip(row, cols, strict=True):
                     gap = builder.fsub(z, col, flags=_FLAGS)
                     vec.add_product(total, gap, gap)
@@ -137,7 +148,7 @@ def _weighted_sum_block(vectors: int) -> Any:
 
     @intrinsic
     def block(typing_context, tile, corner, across, along, terms, rows, first, k, out, o):
-        """Write sum_t w[r, t] rows[first + t, k..] into out[o + r, k..] for ROWS values of r.
+        """Add sum_t w[r, t] rows[first + t, k..] to out[o + r, k..] for ROWS values of r.
 
         w[r, t] is the element corner + r * across + t * along of the tile.
         """
@@ -165,7 +176,7 @@ def _weighted_sum_block(vectors: int) -> Any:
             for r, row in enumerate(sums):
                 for v, total in enumerate(row):
                     target = vec.at(start, vec.times(out_step, r), v * vec.lanes)
-                    vec.store(builder.load(total), target)
+                    vec.add_to_doubles(builder.load(total), target)
             return context.get_dummy_value()
 
         return signature, codegen
@@ -182,36 +193,42 @@ def panel_width(dtype: np.dtype) -> int:
     return 2 * VECTOR_BYTES // dtype.itemsize
 
 
-def make_panels(points: np.ndarray) -> np.ndarray:
-    """Return points (n, d), n a multiple of the width, as panels (n / width, d, width)."""
-    n, d = points.shape
-    width = panel_width(points.dtype)
-    return np.ascontiguousarray(points.reshape(n // width, width, d).transpose(0, 2, 1))
+@compiled
+def make_panels(points, d, width):
+    """Return the first d coordinates of points (n, >= d) as panels (n / width, d, width)."""
+    panels = np.empty((points.shape[0] // width, d, width), points.dtype)
+    for p in range(panels.shape[0]):
+        for k in range(d):
+            for i in range(width):
+                panels[p, k, i] = points[p * width + i, k]
+    return panels
 
 
 @compiled
-def sq_distances(rows, i0, panels, j0, tile):
-    """Write the squared distances of rows i0.. to the panels' points j0.. into `tile`.
+def sq_distances(strips, i0, panels, j0, tile):
+    """Write the squared distances of the strips' points i0.. to the panels' j0.. into `tile`.
 
-    The height of the tile is a multiple of ROWS, its width and j0 of the width of a panel.
+    The height of the tile and i0 are multiples of ROWS, its width and j0 of a panel's width.
+    Strips are panels of ROWS points.
     """
     n_rows, n_cols = tile.shape
     width = panels.shape[2]
     for c in range(0, n_cols, width):
         for r in range(0, n_rows, ROWS):
-            _distance_block(rows, i0 + r, panels, (j0 + c) // width, tile, r, c)
+            _distance_block(strips, (i0 + r) // ROWS, panels, (j0 + c) // width, tile, r, c)
 
 
 @compiled
-def weighted_sums(tile, across, along, terms, rows, first, out):
-    """Write sum_t w[r, t] rows[first + t] into out[r], w[r, t] = tile.flat[r across + t along].
+def add_weighted_sums(tile, across, along, terms, rows, first, out):
+    """Add sum_t w[r, t] rows[first + t] to out[r], w[r, t] = tile.flat[r across + t along].
 
-    `out` (m, d') with m a multiple of ROWS and d' = rows.shape[1] of the vector length.
+    `out` (m, d') in float64, m a multiple of ROWS and d' = rows.shape[1] of the vector length.
     """
     lanes = VECTOR_BYTES // tile.itemsize
-    for r in range(0, out.shape[0], ROWS):
-        for k in range(0, out.shape[1] - lanes, 2 * lanes):
+    for k in range(0, out.shape[1] - lanes, 2 * lanes):
+        for r in range(0, out.shape[0], ROWS):
             _sum_block_2(tile, r * across, across, along, terms, rows, first, k, out, r)
-        if out.shape[1] // lanes % 2:
-            k = out.shape[1] - lanes
+    if out.shape[1] // lanes % 2:
+        k = out.shape[1] - lanes
+        for r in range(0, out.shape[0], ROWS):
             _sum_block_1(tile, r * across, across, along, terms, rows, first, k, out, r)

@@ -14,7 +14,13 @@ import numpy as np
 
 from fastmetric._jit import compiled
 from fastmetric.core.exp import bits_float, float_bits
-from fastmetric.core.registers import VECTOR_BYTES, make_panels, weighted_sums
+from fastmetric.core.registers import (
+    ROWS,
+    VECTOR_BYTES,
+    add_weighted_sums,
+    make_panels,
+    panel_width,
+)
 
 ALIGN = 48  # a multiple of the register blocks' rows and of both panel widths
 TILE_ROWS = ALIGN
@@ -34,6 +40,7 @@ class Points(NamedTuple):
     size: int  # n, without padding
     products: bool  # whether scatter may use products
     rows: np.ndarray  # (N, d), for products (N, d') with d' padded to whole vectors
+    strips: np.ndarray  # (N / ROWS, d, ROWS)
     panels: np.ndarray  # (N / width, d, width)
     cols: np.ndarray  # (d, N), for products (0, 0)
 
@@ -51,13 +58,12 @@ def make_points(Z: np.ndarray, products: bool | None = None) -> Points:
     """
     n, d = Z.shape
     products = products_are_safe(Z) if products is None else products
-    rows = np.zeros((n + -n % ALIGN, d), Z.dtype)
-    rows[:n] = Z
-    panels = make_panels(rows)
-    if not products:
-        return Points(n, products, rows, panels, np.ascontiguousarray(rows.T))
-    whole = np.pad(rows, ((0, 0), (0, -d % (VECTOR_BYTES // Z.itemsize))))
-    return Points(n, products, whole, panels, np.empty((0, 0), Z.dtype))
+    spare = -d % (VECTOR_BYTES // Z.itemsize) if products else 0
+    rows = np.zeros((n + -n % ALIGN, d + spare), Z.dtype)
+    rows[:n, :d] = Z
+    strips, panels = make_panels(rows, d, ROWS), make_panels(rows, d, panel_width(Z.dtype))
+    cols = np.empty((0, 0), Z.dtype) if products else np.ascontiguousarray(rows.T)
+    return Points(n, products, rows, strips, panels, cols)
 
 
 def products_are_safe(Z: np.ndarray) -> bool:
@@ -81,47 +87,72 @@ def smallest(s):
     return bits_float(least)
 
 
-@compiled
-def scatter(tile, query, i0, u_query, ref, j0, u_ref):
-    """Add the weighted differences of a tile of weights w to both sides [CCK-6].
+class Pulls(NamedTuple):
+    """What has been scattered to some points z so far: u = weights z - sums."""
 
-    u_query[r] += sum_c w_rc (q_r - r_c) and u_ref[c] -= sum_r w_rc (q_r - r_c), with
-    u_query (n_rows, d) and u_ref (n_cols, d) in float64.
+    sums: np.ndarray  # (N, width of rows), float64
+    weights: np.ndarray  # (N,), float64
+
+
+@compiled
+def no_pulls(n, points):
+    """Return the pulls of n points before anything is scattered."""
+    return Pulls(np.zeros((padded(n), points.rows.shape[1])), np.zeros(padded(n)))
+
+
+@compiled
+def pulls_from(pulls, start):
+    """Return the pulls of the points from `start` on."""
+    return Pulls(pulls.sums[start:], pulls.weights[start:])
+
+
+def add_pulls(total: Pulls, part: Pulls, where: slice | np.ndarray) -> None:
+    """Add the pulls of the points `where`, a slice or distinct numbers, to those of all."""
+    n = len(total.weights[where])
+    total.sums[where] += part.sums[:n]
+    total.weights[where] += part.weights[:n]
+
+
+def pulled(pulls: Pulls, points: Points) -> np.ndarray:
+    """Return u (n, d), what was scattered to the points."""
+    n, d = points.size, points.panels.shape[1]
+    return pulls.weights[:n, None] * points.rows[:n, :d] - pulls.sums[:n, :d]
+
+
+@compiled
+def scatter(tile, query, i0, to_query, ref, j0, to_ref):
+    """Add the weighted differences of a tile of weights w to the pulls of both sides [CCK-6].
+
+    u_r += sum_c w_rc (q_r - r_c) for the query points and u_c -= sum_r w_rc (q_r - r_c) for
+    the reference points.
     """
     if ref.products:
-        _scatter_by_products(tile, query, i0, u_query, ref, j0, u_ref)
+        _scatter_by_products(tile, query, i0, to_query, ref, j0, to_ref)
     else:
-        _scatter_by_differences(tile, query, i0, u_query, ref, j0, u_ref)
+        _scatter_by_differences(tile, query, i0, to_query, ref, j0, to_ref)
 
 
 @compiled
-def _scatter_by_products(tile, query, i0, u_query, ref, j0, u_ref):
+def _scatter_by_products(tile, query, i0, to_query, ref, j0, to_ref):
     """Scatter with w (q - r) = w q - w r: two matrix products and the sums of the weights."""
     n_rows, n_cols = tile.shape
-    d, whole = u_ref.shape[1], ref.rows.shape[1]
-    to_query = np.empty((n_rows, whole), tile.dtype)
-    to_ref = np.empty((n_cols, whole), tile.dtype)
-    weighted_sums(tile, n_cols, 1, n_cols, ref.rows, j0, to_query)
-    weighted_sums(tile, 1, n_cols, n_rows, query.rows, i0, to_ref)
-    col_sums = np.zeros(n_cols, tile.dtype)
+    add_weighted_sums(tile, n_cols, 1, n_cols, ref.rows, j0, to_query.sums[:n_rows])
+    add_weighted_sums(tile, 1, n_cols, n_rows, query.rows, i0, to_ref.sums[:n_cols])
+    col_weights = to_ref.weights[:n_cols]
     for r in range(n_rows):
         row, row_sum = tile[r], tile.dtype.type(0)
         for c in range(n_cols):
             row_sum += row[c]
-            col_sums[c] += row[c]
-        for k in range(d):
-            u_query[r, k] += row_sum * query.rows[i0 + r, k] - to_query[r, k]
-    for c in range(n_cols):
-        for k in range(d):
-            u_ref[c, k] += col_sums[c] * ref.rows[j0 + c, k] - to_ref[c, k]
+            col_weights[c] += row[c]
+        to_query.weights[r] += row_sum
 
 
 @compiled
-def _scatter_by_differences(tile, query, i0, u_query, ref, j0, u_ref):
+def _scatter_by_differences(tile, query, i0, to_query, ref, j0, to_ref):
     """Scatter one coordinate after the other, four rows at a time to reuse what is loaded."""
     n_rows, n_cols = tile.shape
     gathered = np.empty(n_cols, tile.dtype)
-    for k in range(u_ref.shape[1]):
+    for k in range(ref.cols.shape[0]):
         col = ref.cols[k, j0 : j0 + n_cols]
         gathered[:] = 0
         for r in range(0, n_rows, 4):
@@ -139,22 +170,23 @@ def _scatter_by_differences(tile, query, i0, u_query, ref, j0, u_ref):
                 sum2 += t2
                 sum3 += t3
                 gathered[c] += (t0 + t1) + (t2 + t3)
-            u_query[r, k] += sum0
-            u_query[r + 1, k] += sum1
-            u_query[r + 2, k] += sum2
-            u_query[r + 3, k] += sum3
+            to_query.sums[r, k] -= sum0
+            to_query.sums[r + 1, k] -= sum1
+            to_query.sums[r + 2, k] -= sum2
+            to_query.sums[r + 3, k] -= sum3
         for c in range(n_cols):
-            u_ref[c, k] -= gathered[c]
+            to_ref.sums[c, k] += gathered[c]
 
 
 @compiled
-def scatter_few(weights, query_row, u_query_row, ref, j0, u_ref):
+def scatter_few(weights, query, i, to_query, ref, j0, to_ref):
     """Scatter a row of weights that are nearly all zero, pair by pair, and clear it."""
+    d = query.panels.shape[1]
     for c in range(weights.size):
         w = weights[c]
         if w != 0:
-            for k in range(u_query_row.size):
-                t = w * (query_row[k] - ref.rows[j0 + c, k])
-                u_query_row[k] += t
-                u_ref[c, k] -= t
+            for k in range(d):
+                t = w * (query.rows[i, k] - ref.rows[j0 + c, k])
+                to_query.sums[0, k] -= t
+                to_ref.sums[c, k] += t
     weights[:] = 0

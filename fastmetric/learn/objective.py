@@ -16,7 +16,7 @@ from fastmetric import engine
 from fastmetric.core import pairs
 from fastmetric.core.blocks import row_blocks, symmetric_blocks
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.core.tiles import Points, make_points
+from fastmetric.core.tiles import Points, add_pulls, make_points, no_pulls, pulled
 from fastmetric.learn.linear import column_means, cross_product, project
 
 # A sum of unshifted kernels below this has lost digits to underflow: such a row is faint,
@@ -95,10 +95,11 @@ class Objective:
                 points, self.starts, self.stops, own_pull, other_pull, block, GAUSSIAN
             )
 
-        value, U = float(p_own.sum()), np.zeros((n, d))
-        for block, (u_i, u_j) in self._run(scatter, blocks, label):
-            U[block.i0 : block.i1] += u_i
-            U[block.j0 : block.j1] += u_j
+        pulls = no_pulls(n, points)
+        for block, (to_i, to_j) in self._run(scatter, blocks, label):
+            add_pulls(pulls, to_i, slice(block.i0, block.i1))
+            add_pulls(pulls, to_j, slice(block.j0, block.j1))
+        value, U = float(p_own.sum()), pulled(pulls, points)
         faint = np.flatnonzero(~bright)
         if faint.size:
             faint_value, faint_U = self._some_rows(points, faint, np.ones(faint.size), label)
@@ -144,11 +145,11 @@ class Objective:
         def scatter(block: pairs.Block) -> Part:
             return pairs.row_scatter(query, points, where, log_total, own_pull, other_pull, block)
 
-        U = np.zeros((n, d))
-        for block, (u_i, u_j) in self._run(scatter, blocks, label):
-            U[chosen[block.i0 : block.i1]] += u_i
-            U[block.j0 : block.j1] += u_j
-        return float(p_own.sum()), U
+        pulls = no_pulls(n, points)
+        for block, (to_i, to_j) in self._run(scatter, blocks, label):
+            add_pulls(pulls, to_i, chosen[block.i0 : block.i1])
+            add_pulls(pulls, to_j, slice(block.j0, block.j1))
+        return float(p_own.sum()), pulled(pulls, points)
 
     def _log_sums(
         self, points: Points, chosen: np.ndarray, label: str | None
