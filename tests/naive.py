@@ -80,3 +80,58 @@ def pair_scatter(weights, query, ref):
     gaps = np.asarray(query, WIDE)[:, None, :] - np.asarray(ref, WIDE)[None, :, :]
     terms = np.asarray(weights, WIDE)[:, :, None] * gaps
     return terms.sum(axis=1), -terms.sum(axis=0)
+
+
+def density_kernel(kernel, r):
+    """Return k(r), in the shape of r: the kernels of a density at distance r, bandwidth 1."""
+    r = np.asarray(r, WIDE)
+    inside = r < 1
+    return {
+        "gaussian": lambda: np.exp(-r * r / 2),
+        "exponential": lambda: np.exp(-r),
+        "biweight": lambda: np.where(inside, (1 - r * r) ** 2, 0),
+        "tophat": lambda: np.where(inside, 1, 0).astype(WIDE),
+        "epanechnikov": lambda: np.where(inside, 1 - r * r, 0),
+        "linear": lambda: np.where(inside, 1 - r, 0),
+        "cosine": lambda: np.where(inside, np.cos(WIDE(np.pi) / 2 * r), 0),
+    }[kernel]()
+
+
+def density_sums(X, query=None, *, kernel="gaussian", h=1.0, weights=None):
+    """Return sum_j w_j k(|q - x_j| / h), (m,); query None: without j = i."""
+    points = X if query is None else query
+    k = density_kernel(kernel, np.sqrt(sq_distances(points, X)) / WIDE(h))
+    if query is None:
+        np.fill_diagonal(k, 0)
+    return k @ np.ones(len(X), WIDE) if weights is None else k @ np.asarray(weights, WIDE)
+
+
+def density_loo(X, h, *, kernel="gaussian", weights=None):
+    """Return the weighted mean of log sum_{j != i} w_j k(|x_i - x_j| / h) - d log h."""
+    sums = density_sums(X, kernel=kernel, h=h, weights=weights)
+    with np.errstate(divide="ignore"):
+        return float(np.average(np.log(sums), weights=weights) - X.shape[1] * np.log(h))
+
+
+def neighbours_sq_distances(X, query):
+    """Return |q_i - x_j|^2, (m, n), in the precision of X, from the first coordinate to the last.
+
+    Every operation rounded by itself, so that the package's must be the same bits.
+    """
+    X, query = np.asarray(X), np.asarray(query)
+    total = np.zeros((len(query), len(X)), X.dtype)
+    for k in range(X.shape[1]):
+        gap = X[None, :, k] - query[:, None, k]
+        total = total + gap * gap
+    return total
+
+
+def neighbours_nearest(X, query, k):
+    """Return the k smallest distances of each query, (m, k)."""
+    return np.sqrt(np.sort(neighbours_sq_distances(X, query), axis=1)[:, :k])
+
+
+def neighbours_within(X, query, r):
+    """Return the row numbers of the points at a distance <= r, one array for each query."""
+    near = np.sqrt(neighbours_sq_distances(X, query)) <= np.reshape(r, (-1, 1))
+    return [np.flatnonzero(row) for row in near]

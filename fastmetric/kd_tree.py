@@ -1,0 +1,298 @@
+"""The k-d tree for everyone: nearest neighbours and balls, exact, on all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from fastmetric import _validate, engine
+from fastmetric.core.neighbours import (
+    Search,
+    count_within,
+    homes,
+    make_panels,
+    nearest,
+    points_within,
+)
+from fastmetric.core.tree import Tree
+from fastmetric.learn.trees import LEAF_SIZE, build_tree
+
+Result = TypeVar("Result")
+
+_COORDINATES = 8192  # of the queries in a block: a millisecond of work in the plane
+
+
+class KDTree:
+    """A k-d tree: the nearest neighbours of points, and all points of a ball.
+
+    The arguments and results of scikit-learn's ``KDTree``, for Euclidean distances. Results are
+    exact and the same bits on any number of threads. Among equal distances any point may come
+    first, but always the same.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        The points. They are copied. float32 stays float32; everything else becomes float64.
+    leaf_size : int, default=48
+        Nodes of more points than that are split. A matter of speed alone; less than 16 counts
+        as 16.
+    n_jobs : int, default=None
+        Number of threads, -1 for all cores. None: all cores, but one inside a worker process
+        of joblib, multiprocessing or Dask.
+
+    Attributes
+    ----------
+    data : ndarray of shape (n_samples, n_features)
+        The points in the order they were given, put together anew at every access.
+    tree_ : fastmetric.core.tree.Tree
+        Nodes and points as arrays, the points in the order of the tree.
+    leaf_size : int
+        As given.
+    n_jobs : int or None
+        As given.
+
+    Notes
+    -----
+    Squared distances are sums of squared differences in the precision of the points. They must
+    not overflow: coordinates beyond about 1e153 (1e18 in float32) are refused. Distances below
+    1e-154 (1e-19 in float32) lose digits, because their squares do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastmetric.kd_tree import KDTree
+    >>> X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0], [9.0, 9.0]])
+    >>> tree = KDTree(X)
+    >>> dist, ind = tree.query([[0.0, 1.0]], k=2)
+    >>> ind
+    array([[0, 2]])
+    >>> dist
+    array([[1., 3.]])
+    >>> tree.query_radius([[0.0, 0.0], [9.0, 8.0]], r=[4.0, 1.0], count_only=True)
+    array([3, 1])
+    """
+
+    def __init__(self, X: Any, leaf_size: int = LEAF_SIZE, *, n_jobs: int | None = None) -> None:
+        X = _points(X, _validate.FLOATS)
+        self.leaf_size = _validate.integer("leaf_size", leaf_size, 1)
+        self.n_jobs = _validate.jobs(n_jobs)
+        self.tree_ = build_tree(X, self.leaf_size, self.n_jobs)
+        self._search = _search(self.tree_)
+
+    @property
+    def data(self) -> np.ndarray:
+        """The points (n, d) in the order they were given."""
+        rows = np.empty_like(self.tree_.rows)
+        rows[self.tree_.order] = self.tree_.rows
+        return rows
+
+    def query(
+        self,
+        X: Any,
+        k: int = 1,
+        return_distance: bool = True,
+        dualtree: bool = False,
+        breadth_first: bool = False,
+        sort_results: bool = True,
+    ) -> Any:
+        """Find the k nearest points of each query.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features)
+            The queries, converted to the precision of the tree.
+        k : int, default=1
+            Number of neighbours, at most the number of points.
+        return_distance : bool, default=True
+            Whether to return the distances, too.
+        dualtree, breadth_first : bool
+            Without effect; scikit-learn has them.
+        sort_results : bool, default=True
+            Without effect: neighbours are always sorted by distance.
+
+        Returns
+        -------
+        dist : ndarray of shape (n_queries, k)
+            Distances to the neighbours, the nearest first. Only if `return_distance`.
+        ind : ndarray of shape (n_queries, k)
+            The neighbours' row numbers in the data.
+        """
+        X = self._queries(X)
+        k = _validate.integer("k", k, 1, len(self.tree_.rows))
+        dist, ind = np.empty((len(X), k), X.dtype), np.empty((len(X), k), np.int64)
+
+        def block(which: np.ndarray) -> None:
+            nearest(self._search, X[which], which, dist, ind)
+
+        for _ in self._blocks(X, block):
+            pass
+        return (dist, ind) if return_distance else ind
+
+    def query_radius(
+        self,
+        X: Any,
+        r: Any,
+        return_distance: bool = False,
+        count_only: bool = False,
+        sort_results: bool = False,
+    ) -> Any:
+        """Find all points within a distance r of each query, those at r included.
+
+        A point counts if its distance, as `query` returns it, is at most `r`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features)
+            The queries, converted to the precision of the tree.
+        r : float or array-like of shape (n_queries,)
+            Radius, one for all or one each, converted to the precision of the tree.
+        return_distance : bool, default=False
+            Whether to return the distances, too.
+        count_only : bool, default=False
+            Whether to return the numbers of points only.
+        sort_results : bool, default=False
+            Whether to sort the points of a query by their distance, which
+            `return_distance` must ask for.
+
+        Returns
+        -------
+        count : ndarray of shape (n_queries,)
+            Number of points. Only if `count_only`.
+        ind : ndarray of shape (n_queries,), of ndarrays
+            The row numbers of each query's points. Not if `count_only`.
+        dist : ndarray of shape (n_queries,), of ndarrays
+            Their distances. Only if `return_distance`.
+        """
+        _check_wishes(return_distance, count_only, sort_results)
+        X = self._queries(X)
+        sq_radii = _sq_radii(_radii(r, X))
+        if count_only:
+            return self._counts(X, sq_radii)
+        ind, dist = np.empty(len(X), object), np.empty(len(X), object)
+
+        def block(which: np.ndarray) -> tuple[np.ndarray, ...]:
+            ends, found, sq_dist = points_within(
+                self._search, X[which], sq_radii[which], bool(return_distance), bool(sort_results)
+            )
+            return which, ends, found, np.sqrt(sq_dist)
+
+        for which, ends, found, distances in self._blocks(X, block):
+            _hand_out(ind, which, ends, found)
+            if return_distance:
+                _hand_out(dist, which, ends, distances)
+        return (ind, dist) if return_distance else ind
+
+    def _counts(self, X: np.ndarray, sq_radii: np.ndarray) -> np.ndarray:
+        """Return the numbers of points (m,) in the balls."""
+        counts = np.empty(len(X), np.int64)
+
+        def block(which: np.ndarray) -> None:
+            counts[which] = count_within(self._search, X[which], sq_radii[which])
+
+        for _ in self._blocks(X, block):
+            pass
+        return counts
+
+    def _queries(self, X: Any) -> np.ndarray:
+        """Return the queries (m, d), checked, in the precision of the tree."""
+        rows = self.tree_.rows
+        X = _points(X, rows.dtype)
+        if X.shape[1] != rows.shape[1]:
+            raise ValueError(
+                f"X has {X.shape[1]} features; the tree was built on {rows.shape[1]}. "
+                "Give queries with the same features as the points of the tree."
+            )
+        return X
+
+    def _blocks(self, X: np.ndarray, block: Callable[[np.ndarray], Result]) -> Iterator[Result]:
+        """Yield block(numbers of queries) for all queries (m, d), neighbours together."""
+        size = max(16, _COORDINATES // X.shape[1])
+        parts = [slice(start, start + size) for start in range(0, len(X), size)]
+
+        def home(part: slice) -> np.ndarray:
+            return homes(self.tree_, np.array(X[part], order="C"))
+
+        order = np.arange(len(X))
+        if len(parts) > 1:
+            nodes = np.concatenate(list(engine.run(home, parts, n_jobs=self.n_jobs)))
+            order = np.argsort(nodes, kind="stable")
+        yield from engine.run(lambda part: block(order[part]), parts, n_jobs=self.n_jobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: not the panels, which are the points once more."""
+        return {name: value for name, value in vars(self).items() if name != "_search"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._search = _search(self.tree_)
+
+
+def _search(tree: Tree) -> Search:
+    """Return the tree with its points in panels."""
+    return Search(tree, make_panels(tree.rows))
+
+
+def _hand_out(results: np.ndarray, which: np.ndarray, ends: np.ndarray, values: np.ndarray) -> None:
+    """Cut `values` at `ends` (m,) and make the pieces the results number `which` (m,)."""
+    start = 0
+    for number, end in zip(which.tolist(), ends.tolist(), strict=True):
+        results[number] = values[start:end]
+        start = end
+
+
+# The border
+
+
+def _points(X: Any, dtype: Any) -> np.ndarray:
+    """Return points (n, d), finite numbers whose squared distances do not overflow."""
+    _validate._refuse_strings(X)
+    X = check_array(X, dtype=dtype, input_name="X")
+    # Differences are then at most sqrt(max / d), but for rounding.
+    most = 0.49 * np.sqrt(np.finfo(X.dtype).max / X.shape[1])
+    largest = max(-float(X.min()), float(X.max()))
+    if largest > most:
+        raise ValueError(
+            f"X has coordinates up to {largest:.3g}; beyond {most:.3g} squared distances overflow "
+            f"in {X.dtype}. Scale the data down{', or give float64' * (X.dtype == np.float32)}."
+        )
+    return X
+
+
+def _radii(r: Any, X: np.ndarray) -> np.ndarray:
+    """Return the radii (m,) of the queries X (m, d), in their precision."""
+    given = np.asarray(r)
+    if given.dtype.kind not in "fiu" or given.shape not in ((), (1,), (len(X),)):
+        raise ValueError(
+            f"r should be a number or one number for each of the {len(X)} queries; got "
+            f"{given.dtype} of shape {given.shape}."
+        )
+    if not np.all(given >= 0):  # NaN among them
+        raise ValueError(f"r should not be negative or NaN; got {given[~(given >= 0)][0]}.")
+    with np.errstate(over="ignore"):  # all points are in an infinite ball
+        return np.broadcast_to(given.astype(X.dtype), len(X))
+
+
+def _sq_radii(r: np.ndarray) -> np.ndarray:
+    """Return the largest squared distances whose rounded root is at most r (m,)."""
+    # Rounding is monotone and r * r is within two steps of the bound, on either side.
+    with np.errstate(over="ignore", under="ignore"):
+        sq = r * r
+        while np.any(beyond := np.sqrt(sq) > r):
+            sq = np.where(beyond, np.nextafter(sq, r.dtype.type(0)), sq)
+        while True:
+            above = np.nextafter(sq, r.dtype.type(np.inf))
+            still = (np.sqrt(above) <= r) & (above > sq)
+            if not np.any(still):
+                return sq
+            sq = np.where(still, above, sq)
+
+
+def _check_wishes(return_distance: bool, count_only: bool, sort_results: bool) -> None:
+    """Raise if the results asked for exclude each other."""
+    if count_only and return_distance:
+        raise ValueError("count_only and return_distance exclude each other; choose one of them.")
+    if sort_results and not return_distance:
+        raise ValueError("sort_results=True needs return_distance=True.")
