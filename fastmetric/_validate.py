@@ -13,6 +13,8 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 FLOATS = (np.float64, np.float32)
 
+_LARGEST_RATIO = 1e290  # of two weights: beyond, a product with a kernel leaves float64
+
 
 @contextmanager
 def unchanged_on_error(estimator: Any) -> Iterator[None]:
@@ -43,10 +45,35 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     return X, *_class_numbers(y)
 
 
+def unlabelled_data(estimator: Any, X: Any, copy: bool = False) -> np.ndarray:
+    """Return X (n, D) as floats, rows contiguous, and let the estimator know its features."""
+    _refuse_strings(X)
+    return validate_data(estimator, X, dtype=FLOATS, order="C", copy=copy)
+
+
 def query_data(estimator: Any, X: Any) -> np.ndarray:
     """Return X (m, D) as floats, with the features the estimator was fitted on."""
     _refuse_strings(X)
     return validate_data(estimator, X, dtype=FLOATS, reset=False)
+
+
+def float_array(X: Any, name: str) -> np.ndarray:
+    """Return X (n, D) as a float array; for functions."""
+    _refuse_strings(X)
+    return check_array(X, dtype=FLOATS, order="C", input_name=name)
+
+
+def in_precision_of(query: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Return queries (m, D) in the precision of the points X (n, D)."""
+    if query.shape[1] != X.shape[1]:
+        raise ValueError(
+            f"query has {query.shape[1]} features; X has {X.shape[1]}. Give the same features."
+        )
+    with np.errstate(over="ignore"):
+        query = query.astype(X.dtype, copy=False)
+    if not np.isfinite(query).all():
+        raise ValueError(f"query is out of the range of {X.dtype}, the precision of X.")
+    return query
 
 
 def labelled_arrays(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -123,6 +150,35 @@ def number(name: str, value: Any, least: float = 0.0) -> float:
     if not fits or not np.isfinite(value) or value < least:
         raise ValueError(f"{name} should be a finite number, at least {least}; got {value!r}.")
     return float(value)
+
+
+def tolerances(rtol: Any, atol: Any) -> None:
+    """Raise on a tolerance out of range."""
+    if number("rtol", rtol) >= 1:
+        raise ValueError(f"rtol should be less than 1; got {rtol!r}.")
+    number("atol", atol)
+
+
+def sample_weights(name: str, weights: Any, n: int) -> np.ndarray:
+    """Return weights (n,) >= 0 as float64, some of them > 0."""
+    weights = check_array(weights, dtype=np.float64, ensure_2d=False, copy=True, input_name=name)
+    if weights.shape != (n,):
+        raise ValueError(
+            f"{name} has shape {weights.shape}; one number per row, shape ({n},), was expected."
+        )
+    if weights.min() < 0:
+        raise ValueError(f"{name} should not be negative; the least is {weights.min()}.")
+    positive = weights[weights > 0]
+    if not positive.size:
+        raise ValueError(f"{name} are all zero; at least one row needs a positive weight.")
+    with np.errstate(over="ignore"):
+        fits = np.isfinite(weights.sum()) and positive.max() / positive.min() <= _LARGEST_RATIO
+    if not fits:
+        raise ValueError(
+            f"{name} run from {positive.min()} to {positive.max()}; a finite sum and a ratio of at "
+            f"most {_LARGEST_RATIO:g} were expected. Set negligible weights to zero."
+        )
+    return weights
 
 
 def jobs(n_jobs: Any) -> int | None:

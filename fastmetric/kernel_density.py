@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
 from fastmetric.learn import radial
@@ -17,7 +17,6 @@ from fastmetric.learn.sums import KERNELS, METHODS, KernelSums
 
 _RULES = ("scott", "silverman", "loo")
 _METRICS = ("euclidean", "l2")  # two names of one metric
-_LARGEST_RATIO = 1e290  # of two weights: beyond, a product with a kernel leaves float64
 
 
 def kernel_sums(
@@ -79,17 +78,19 @@ def kernel_sums(
     array([-0.587787, -0.587787,      -inf])
     """
     _validate.choice("kernel", kernel, KERNELS)
-    _check_tolerances(rtol, atol, method)
+    _check_accuracy(rtol, atol, method)
     n_jobs = _validate.jobs(n_jobs)
-    X = _float_array(X, "X")
-    weights = None if weights is None else _checked_weights("weights", weights, len(X))
+    X = _validate.float_array(X, "X")
+    weights = None if weights is None else _validate.sample_weights("weights", weights, len(X))
     metric = metric_of(bandwidth, X, n_jobs)
     if query is not None:
-        query = metric.points(_like(_float_array(query, "query"), X), n_jobs)
+        query = metric.points(
+            _validate.in_precision_of(_validate.float_array(query, "query"), X), n_jobs
+        )
     sums = KernelSums(
         metric.points(X, n_jobs), weights, kernel=kernel, bandwidth=metric.h, n_jobs=n_jobs
     )
-    logs = sums.log_sums(query, rtol=rtol, atol=atol, method=method)
+    logs = sums.log_sums(query, rtol=rtol, atol=atol, method=method, bounds=return_bounds)
     rounding = (None, -np.inf, np.inf)
     answer = tuple(_narrowed(*part, X.dtype) for part in zip(logs, rounding, strict=True))
     return answer if return_bounds else answer[0]
@@ -204,11 +205,10 @@ class KernelDensity(DensityMixin, BaseEstimator):
         """
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
-            _validate._refuse_strings(X)
             # A copy: the estimator must not change with the caller's array.
-            X = validate_data(self, X, dtype=_validate.FLOATS, order="C", copy=True)
+            X = _validate.unlabelled_data(self, X, copy=True)
             if sample_weight is not None:
-                sample_weight = _checked_weights("sample_weight", sample_weight, len(X))
+                sample_weight = _validate.sample_weights("sample_weight", sample_weight, len(X))
             self._X, self._weights, self._kernel = X, sample_weight, self.kernel
             self.bandwidth_ = self._choose_bandwidth()
             self._sums = self._prepare()
@@ -228,7 +228,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
             -inf where no kernel reaches. float32 if `X` is, else float64.
         """
         check_is_fitted(self)
-        _check_tolerances(self.rtol, self.atol, self.method)
+        _check_accuracy(self.rtol, self.atol, self.method)
         X = _validate.query_data(self, X)
         metric, sums = self._sums = getattr(self, "_sums", None) or self._prepare()
         log_total = math.log(len(self._X) if self._weights is None else self._weights.sum())
@@ -236,10 +236,11 @@ class KernelDensity(DensityMixin, BaseEstimator):
         # 709: the largest exponent, for volumes beyond float64.
         atol = math.exp(min(math.log(self.atol) + log_volume, 709)) if self.atol else 0.0
         log_sums = sums.log_sums(
-            metric.points(_like(X, self._X), self.n_jobs),
+            metric.points(_validate.in_precision_of(X, self._X), self.n_jobs),
             rtol=self.rtol,
             atol=atol,
             method=self.method,
+            bounds=False,
             label="density" if self.verbose else None,
         )
         return _narrowed(log_sums.estimate - log_volume, None, X.dtype)
@@ -300,7 +301,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
                 f"metric={self.metric!r} with metric_params={self.metric_params!r} is not known; "
                 "distances are Euclidean. For a Mahalanobis metric give a matrix as bandwidth."
             )
-        _check_tolerances(self.rtol, self.atol, self.method)
+        _check_accuracy(self.rtol, self.atol, self.method)
         if not isinstance(self.breadth_first, bool | np.bool_):
             raise ValueError(f"breadth_first should be a bool; got {self.breadth_first!r}.")
         _validate.integer("leaf_size", self.leaf_size, 1)
@@ -315,14 +316,15 @@ class KernelDensity(DensityMixin, BaseEstimator):
             return metric.h if given_number else np.array(self.bandwidth, dtype=np.float64)
         _validate.choice("bandwidth", self.bandwidth, _RULES)
         if self.bandwidth == "loo":
-            return loo_bandwidth(self._X, self._weights, self._loo_log_sums)
+            sums = self._kernel_sums(self._X, 1.0)
+            return loo_bandwidth(self._X, self._weights, lambda h: self._loo_log_sums(sums, h))
         return float((n if self.bandwidth == "scott" else n * (d + 2) / 4) ** (-1 / (d + 4)))
 
-    def _loo_log_sums(self, h: float) -> np.ndarray:
+    def _loo_log_sums(self, sums: KernelSums, h: float) -> np.ndarray:
         """Return the log sums (n,) at the training rows, each left out of its own."""
         label = "bandwidth" if self.verbose else None
-        sums = self._kernel_sums(self._X, h)
-        return sums.log_sums(rtol=self.rtol, method=self.method, label=label).estimate
+        sums.set_bandwidth(h)
+        return sums.log_sums(rtol=self.rtol, method=self.method, bounds=False, label=label).estimate
 
     def _kernel_sums(self, points: np.ndarray, h: float) -> KernelSums:
         """Return the sums over `points`, with the weights and the kernel of the fit."""
@@ -341,55 +343,6 @@ class KernelDensity(DensityMixin, BaseEstimator):
         return metric, self._kernel_sums(metric.points(self._X, self.n_jobs), metric.h)
 
 
-def _float_array(X: Any, name: str) -> np.ndarray:
-    """Return X (n, D) as a float array; for functions."""
-    _validate._refuse_strings(X)
-    return check_array(X, dtype=_validate.FLOATS, order="C", input_name=name)
-
-
-def _like(query: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return queries (m, D) in the precision of the points X (n, D)."""
-    if query.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"query has {query.shape[1]} features; X has {X.shape[1]}. Give the same features."
-        )
-    with np.errstate(over="ignore"):
-        query = query.astype(X.dtype, copy=False)
-    if not np.isfinite(query).all():
-        raise ValueError(f"query is out of the range of {X.dtype}, the precision of X.")
-    return query
-
-
-def _checked_weights(name: str, weights: Any, n: int) -> np.ndarray:
-    """Return weights (n,) >= 0 as float64, some of them > 0."""
-    weights = check_array(weights, dtype=np.float64, ensure_2d=False, copy=True, input_name=name)
-    if weights.shape != (n,):
-        raise ValueError(
-            f"{name} has shape {weights.shape}; one number per row, shape ({n},), was expected."
-        )
-    if weights.min() < 0:
-        raise ValueError(f"{name} should not be negative; the least is {weights.min()}.")
-    positive = weights[weights > 0]
-    if not positive.size:
-        raise ValueError(f"{name} are all zero; at least one row needs a positive weight.")
-    with np.errstate(over="ignore"):
-        fits = np.isfinite(weights.sum()) and positive.max() / positive.min() <= _LARGEST_RATIO
-    if not fits:
-        raise ValueError(
-            f"{name} run from {positive.min()} to {positive.max()}; a finite sum and a ratio of at "
-            f"most {_LARGEST_RATIO:g} were expected. Set negligible weights to zero."
-        )
-    return weights
-
-
-def _check_tolerances(rtol: Any, atol: Any, method: Any) -> None:
-    """Raise on a tolerance out of range, or an unknown method."""
-    if _validate.number("rtol", rtol) >= 1:
-        raise ValueError(f"rtol should be less than 1; got {rtol!r}.")
-    _validate.number("atol", atol)
-    _validate.choice("method", method, METHODS)
-
-
 def _narrowed(logs: np.ndarray, towards: float | None, dtype: np.dtype) -> np.ndarray:
     """Return float64 logs (m,) in `dtype`, rounded to the nearest, or towards an infinity."""
     with np.errstate(over="ignore"):
@@ -398,3 +351,9 @@ def _narrowed(logs: np.ndarray, towards: float | None, dtype: np.dtype) -> np.nd
         return narrow
     wrong = narrow > logs if towards < 0 else narrow < logs
     return np.where(wrong, np.nextafter(narrow, dtype.type(towards)), narrow)
+
+
+def _check_accuracy(rtol: Any, atol: Any, method: Any) -> None:
+    """Raise on a tolerance out of range, or an unknown method."""
+    _validate.tolerances(rtol, atol)
+    _validate.choice("method", method, METHODS)

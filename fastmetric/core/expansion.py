@@ -61,9 +61,10 @@ def _log_remainders(highest: int) -> np.ndarray:
     before, here = np.zeros_like(r), np.ones_like(r)
     table = []
     for n in range(highest + 1):
-        log_sup = np.log(np.maximum.accumulate(np.abs(here))) - r * r / 2
+        with np.errstate(divide="ignore"):  # He_1(0) = 0; the supremum further out is not
+            log_sup = np.log(np.maximum.accumulate(np.abs(here))) - r * r / 2
         log_sup = np.maximum.accumulate(log_sup[::-1])[::-1] + 0.01
-        table.append(log_sup[:: fine][: int(_FAR / _STEP)])
+        table.append(log_sup[::fine][: int(_FAR / _STEP)])
         before, here = here, r * here - n * before
     return np.array(table)
 
@@ -73,8 +74,9 @@ def make_series(d: int) -> Series:
     degree = highest_degree(d)
     if degree == 1:
         none = np.empty((0, d), np.int64)
-        return Series(1, np.zeros((d, 1), np.int64), np.zeros(d, np.int64), none, none,
-                      _log_remainders(2))
+        return Series(
+            1, np.zeros((d, 1), np.int64), np.zeros(d, np.int64), none, none, _log_remainders(2)
+        )
     prefixes = [[sum(a) for a in _multi_indices(length, degree)] for length in range(d)]
     counts = np.array([len(degrees) for degrees in prefixes])
     padded = np.zeros((d, counts.max()), np.int64)

@@ -28,7 +28,7 @@ from fastmetric.core.tree import DEEPEST, UNIT, Tree
 # Signed zeros make no difference to squares.
 _UNFUSED = ("nsz",)
 _SHORT = 96  # neighbours up to which a sorted list is quicker than a heap
-_HOME = 1024  # points that stay in the cache, together with what surrounds them
+_HOME = 256  # points that stay in the first cache, together with what surrounds them
 _LAST_HOME = 2**16 - 1
 
 
@@ -195,18 +195,20 @@ def nearest(search, queries, which, distances, indices):
 
     `distances` and `indices` (.., k): the k nearest points, by increasing distance.
     """
+    k = distances.shape[1]
     nodes, bounds = np.empty(DEEPEST, np.int64), np.empty(DEEPEST, queries.dtype)
+    # Not in the results themselves: rows far apart would have to be fetched first.
+    best, found = np.empty(k, queries.dtype), np.empty(k, np.int64)
     sq_dist = np.empty(UNIT, queries.dtype)
-    order = search.tree.order
     for q in range(queries.shape[0]):
-        best, found = distances[which[q]], indices[which[q]]
         best[:] = np.inf
         _search(search, queries[q], best, found, nodes, bounds, sq_dist)
-        if best.size > _SHORT:
+        if k > _SHORT:
             _sort_heap(best, found)
-        for i in range(best.size):
-            best[i] = np.sqrt(best[i])
-            found[i] = order[found[i]]
+        row = which[q]
+        for i in range(k):
+            distances[row, i] = np.sqrt(best[i])
+            indices[row, i] = search.tree.order[found[i]]
 
 
 @exact_order

@@ -30,7 +30,6 @@ from fastmetric.core.kernels import (
     EXPONENTIAL,
     GAUSSIAN,
     LINEAR,
-    TOPHAT,
     exponent,
     has_tails,
     kernel_value,
@@ -119,8 +118,18 @@ def _make_group(queries, g, ref):
     scratch = np.empty((series.degree + 1 + series.prefix_degrees.shape[1], m))
     tile = np.empty(GROUP * LONGEST, queries.rows.dtype)
     return _Group(
-        lower, upper, first, last, cols, strips, selves, queries.shifts[g],
-        np.zeros(m), tile, scratch, np.empty((d, m)),
+        lower,
+        upper,
+        first,
+        last,
+        cols,
+        strips,
+        selves,
+        queries.shifts[g],
+        np.zeros(m),
+        tile,
+        scratch,
+        np.empty((d, m)),
     )
 
 
@@ -156,8 +165,9 @@ def _shifted_kernel(code, s, shift):
 
 @exact_order
 def _curvature(code, s_lo, s_hi, k_lo):
-    """Return a bound of |eigenvalues| of the kernel's Hessian in q/h over s_lo..s_hi, times
-    exp(shift); infinity where it has none. k_lo = exp(shift) k(s_lo) [SUM-2], [SUM-2b].
+    """Return exp(shift) times a bound of the kernel's Hessian in q/h over s_lo..s_hi.
+
+    Infinity where there is none; k_lo = exp(shift) k(s_lo) [SUM-2], [SUM-2b].
     """
     if code == GAUSSIAN:  # s = r^2 / 2
         t = min(max(3.0, 2 * s_lo), 2 * s_hi)
@@ -206,7 +216,9 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     rounding = 1e-14 * weight * exp64(group.shift + min(600.0, radius * reach - reach * reach / 2))
     for p in range(2, highest + 1):
         log_error = (
-            log_spread + (p - 1) * log_radius - LOG_FACTORIALS[p + 1]
+            log_spread
+            + (p - 1) * log_radius
+            - LOG_FACTORIALS[p + 1]
             + log_remainder(ref.series, p + 1, r)
         )
         if log_error <= log_allowed:
@@ -228,26 +240,36 @@ def _add_leaf(group, ref, rule, start, stop):
         for i in range(group.selves.size):
             if start <= group.selves[i] < stop:
                 tile[i, group.selves[i] - start] = np.inf
+    _apply_kernel(rule.code, group.tile[: tile.size], rule.factor, group.shift)
     weights = ref.point_weights[start:stop]
     for i in range(group.totals.size):
-        s = tile[i, : stop - start]
-        group.totals[i] += _row_sum(rule.code, s, weights, rule.factor, group.shift)
+        group.totals[i] += _weighted_sum(tile[i, : stop - start], weights)
 
 
 @compiled
-def _row_sum(code, sq_dists, weights, factor, shift):
-    """Return sum w exp(shift) k(factor * sq_dist), computed in the precision of sq_dists."""
-    kind = sq_dists.dtype.type
-    scale, lift, total = kind(factor), kind(shift), kind(0)
+def _apply_kernel(code, x, factor, shift):
+    """Turn squared distances x into exp(shift) k(factor * x), in place.
+
+    A whole tile in one loop: rows of a few dozen would not fill the pipeline of exp.
+    """
+    scale, lift = x.dtype.type(factor), x.dtype.type(shift)
     if code == GAUSSIAN:
-        for j in range(sq_dists.size):
-            total += kind(weights[j]) * exp(lift - scale * sq_dists[j])
+        for j in range(x.size):
+            x[j] = exp(lift - scale * x[j])
     elif code == EXPONENTIAL:
-        for j in range(sq_dists.size):
-            total += kind(weights[j]) * exp(lift - np.sqrt(scale * sq_dists[j]))
+        for j in range(x.size):
+            x[j] = exp(lift - np.sqrt(scale * x[j]))
     else:
-        for j in range(sq_dists.size):
-            total += kind(weights[j]) * kernel_value(code, scale * sq_dists[j])
+        for j in range(x.size):
+            x[j] = kernel_value(code, scale * x[j])
+
+
+@compiled
+def _weighted_sum(values, weights):
+    """Return sum w v, in the precision of the values."""
+    total = values.dtype.type(0)
+    for j in range(values.size):
+        total += values.dtype.type(weights[j]) * values[j]
     return total
 
 
@@ -280,8 +302,13 @@ def _add_field(group, ref, rule, node, degree):
         for i in range(out.size):
             out[i] = (row[i] - x) * inverse_h
     add_series(
-        ref.series, degree, ref.nodes.coefficients[node], group.v, group.shift,
-        group.scratch, group.totals,
+        ref.series,
+        degree,
+        ref.nodes.coefficients[node],
+        group.v,
+        group.shift,
+        group.scratch,
+        group.totals,
     )
 
 
@@ -326,9 +353,7 @@ def _sum_group(group, ref, rule):
                 for i in range(group.totals.size):
                     group.totals[i] += 0.5 * weight * (k_lo + k_hi)
             else:
-                how, degree, error = _judge(
-                    group, ref, rule, node, allowed, k_lo, s_lo, s_hi
-                )
+                how, degree, error = _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi)
                 if how == _CENTROID:
                     _add_centroid(group, ref, rule, node)
                 elif how == _SERIES:
@@ -441,6 +466,8 @@ def _point_distance(tree, node, q):
     """Return the squared distance of a point to a node's box, rounded down."""
     total = 0.0
     for k in range(q.size):
-        gap = max(0.0, np.float64(tree.lower[node, k]) - q[k], q[k] - np.float64(tree.upper[node, k]))
+        gap = max(
+            0.0, np.float64(tree.lower[node, k]) - q[k], q[k] - np.float64(tree.upper[node, k])
+        )
         total += gap * gap
     return total * (1 - _SLACK)

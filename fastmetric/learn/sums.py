@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from fastmetric import engine
 from fastmetric.core import sums
 from fastmetric.core.expansion import make_series
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
-from fastmetric.core.nodes import Nodes, empty_nodes, summarise
+from fastmetric.core.nodes import empty_nodes, summarise
 from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
@@ -19,7 +20,7 @@ from fastmetric.learn.trees import build_tree
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
 
-# A shifted or unshifted sum below this has lost terms to underflow.
+# A sum below this has lost terms to underflow: it is taken relative to its largest term.
 _FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
 _GROUPS = 16  # of queries in a task
 _NODES = 500  # in a task
@@ -50,34 +51,41 @@ class KernelSums:
         n_jobs: int | None = None,
     ) -> None:
         """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0."""
-        self.X, self.n_jobs = X, n_jobs
-        self.code, self.bandwidth = CODES[kernel], float(bandwidth)
-        self.factor = (0.5 if self.code == GAUSSIAN else 1.0) / self.bandwidth**2
+        limit = np.sqrt(np.finfo(X.dtype).max / (8 * X.shape[1]))
+        if not np.abs(X).max() < limit:
+            raise ValueError(
+                f"The points reach beyond {limit:.1e}, where squared distances overflow in "
+                f"{X.dtype}. Scale the features down."
+            )
+        self.X, self.n_jobs, self.code = X, n_jobs, CODES[kernel]
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
-        self.kept = np.flatnonzero(weights > 0)
-        self.log_unit = float(np.log(weights.max()))
-        tree = build_tree(X[self.kept], min(leaf_size, sums.LONGEST), n_jobs)
-        self.reference = self._summarise(tree, (weights[self.kept] / weights.max())[tree.order])
+        self._kept = np.flatnonzero(weights > 0)
+        self._log_unit = float(np.log(weights.max()))
+        self._tree = build_tree(X[self._kept], min(leaf_size, sums.LONGEST), n_jobs)
+        self._weights = (weights[self._kept] / weights.max())[self._tree.order]
+        self.set_bandwidth(bandwidth)
 
-    def _summarise(self, tree: Tree, weights: np.ndarray) -> sums.Reference:
-        """Return the tree with what the sums need."""
+    def set_bandwidth(self, bandwidth: float) -> None:
+        """Go on with another bandwidth and the same tree."""
+        self._factor = (0.5 if self.code == GAUSSIAN else 1.0) / float(bandwidth) ** 2
+        tree, weights = self._tree, self._weights
         n, d = tree.rows.shape
         rows = np.zeros((n + -n % ALIGN, d), tree.rows.dtype)
         rows[:n] = tree.rows
-        panels = make_panels(rows, d, panel_width(rows.dtype))
         series = make_series(d)
-        count = len(series.indices) if self.code == GAUSSIAN else 0
-        nodes = empty_nodes(len(tree.starts), d, count)
-        inverse_h = 1 / self.bandwidth
+        nodes = empty_nodes(
+            len(tree.starts), d, len(series.indices) if self.code == GAUSSIAN else 0
+        )
 
         def task(part: tuple[int, int]) -> None:
-            summarise(tree, weights, series, inverse_h, nodes, *part)
+            summarise(tree, weights, series, 1 / float(bandwidth), nodes, *part)
 
         for level in reversed(_levels(tree)):
-            cuts = [*range(level.start, level.stop, _NODES), level.stop]
-            for _ in engine.run(task, list(zip(cuts, cuts[1:])), n_jobs=self.n_jobs):
+            parts = list(pairwise([*range(level.start, level.stop, _NODES), level.stop]))
+            for _ in engine.run(task, parts, n_jobs=self.n_jobs):
                 pass
-        return sums.Reference(tree, panels, weights, nodes, series)
+        panels = make_panels(rows, d, panel_width(rows.dtype))
+        self._reference = sums.Reference(tree, panels, weights, nodes, series)
 
     def log_sums(
         self,
@@ -86,79 +94,89 @@ class KernelSums:
         rtol: float = 0.0,
         atol: float = 0.0,
         method: str = "auto",
+        bounds: bool = True,
         label: str | None = None,
     ) -> LogSums:
         """Return the log sums of `query` (m, d); None: of the points, each left out of its own.
 
-        Each sum is within rtol times the truth plus `atol` of it, and rounding.
+        Each sum is within rtol times the truth plus `atol` of it, and rounding. Without
+        `bounds` the bounds are the estimate.
         """
         order, queries = self._queries(query)
-        exact = self._is_exact(method, len(order))
+        exact = self._is_exact(method)
+        eps = float(np.finfo(self.X.dtype).eps)
+        with np.errstate(over="ignore"):
+            atol = float(min(np.exp(np.log(atol) - self._log_unit), 1e300)) if atol > 0 else 0.0
         # Without a tolerance, as much is left out as rounding loses anyway.
-        rtol = max(rtol, np.finfo(self.X.dtype).eps / 2)
-        rule = sums.Rule(self.code, self.factor, rtol, atol / np.exp(self.log_unit))
+        rule = sums.Rule(self.code, self._factor, max(rtol, eps / 2), atol)
+        estimate, *ends = self._log_sums(queries, rule, exact, label)
+        if bounds and not has_tails(self.code):
+            # Near the rim of a compact kernel a distance's last bit is a large part of the
+            # kernel: the bounds are those of distances that much larger and smaller.
+            slack = (self.X.shape[1] + 4) * eps
+            for k, sign in enumerate((1, -1)):
+                moved = rule._replace(factor=rule.factor * (1 + sign * slack))
+                ends[k] = self._log_sums(queries, moved, exact, label)[1 + k]
+        out = np.empty((3, len(order)))
+        out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
+        if bounds:
+            n, d = self._tree.rows.shape
+            size = np.where(np.isfinite(out), np.abs(out), 0).max(axis=0) + d + np.log2(n + 1)
+            out[1] -= 8 * eps * size
+            out[2] += 8 * eps * size
+        return LogSums(*out)
+
+    def _log_sums(
+        self, queries: sums.Queries, rule: sums.Rule, exact: bool, label: str | None
+    ) -> list[np.ndarray]:
+        """Return the logs of the sums, and of their bounds but for rounding (m,)."""
         total, error = self._sum(queries, rule, exact, label)
         shift = np.zeros(len(total))
-        if has_tails(self.code):
-            faint = np.flatnonzero(total < _FAINT[self.X.dtype])
-            if faint.size and rule.atol < _FAINT[self.X.dtype]:
-                total[faint], error[faint], shift[faint] = self._sum_faint(
-                    queries, faint, rule, exact, label
-                )
-        return self._logs(order, total, error, shift)
+        least = _FAINT[self.X.dtype]
+        faint = np.flatnonzero(total < least)
+        if has_tails(self.code) and faint.size and rule.atol < least:
+            total[faint], error[faint], shift[faint] = self._sum_faint(
+                queries, faint, rule, exact, label
+            )
+        with np.errstate(divide="ignore"):
+            logs = np.log([total, np.maximum(total - error, 0), total + error])
+        return list(logs + (self._log_unit - shift))
 
-    def _logs(
-        self, order: np.ndarray, total: np.ndarray, error: np.ndarray, shift: np.ndarray
-    ) -> LogSums:
-        """Return logs and bounds in the caller's order."""
-        n, d = self.reference.tree.rows.shape
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(np.stack([total, np.maximum(total - error, 0), total + error]))
-            logs += self.log_unit - shift
-        out = np.empty_like(logs)
-        out[:, order] = logs
-        size = np.where(np.isfinite(out[0]), np.abs(out[0]), 0) + d + np.log2(n + 1)
-        rounding = 8 * np.finfo(self.X.dtype).eps * size
-        return LogSums(out[0], out[1] - rounding, out[2] + rounding)
-
-    def _is_exact(self, method: str, m: int) -> bool:
+    def _is_exact(self, method: str) -> bool:
         """Return whether all pairs are summed: a choice by sizes alone."""
         if method == "auto":
-            n, d = self.reference.tree.rows.shape
+            n, d = self._tree.rows.shape
             return n < 1000 or d > 30
         return method == "exact"
 
     def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, sums.Queries]:
-        """Return the queries, grouped, and the caller's row of each."""
-        tree, whole = self.reference.tree, len(self.kept) == len(self.X)
+        """Return the caller's row of each query, and the queries, grouped."""
+        whole = len(self._kept) == len(self.X)
         points = self.X if query is None else query.astype(self.X.dtype, copy=False)
         if whole and (query is None or np.array_equal(points, self.X)):
-            own = tree
+            tree = self._tree
         else:
-            own = build_tree(points, sums.GROUP, self.n_jobs)
-        if query is not None:
-            selves = np.full(len(points), -1)
-        elif whole:
-            selves = np.arange(len(points))
-        else:
+            tree = build_tree(points, sums.GROUP, self.n_jobs)
+        selves = np.full(len(points), -1)
+        if query is None:
             place = np.full(len(points), -1)
-            place[self.kept[tree.order]] = np.arange(len(self.kept))
-            selves = place[own.order]
-        starts, stops = _leaf_ranges(own)
-        return own.order, sums.Queries(own.rows, selves, starts, stops, np.zeros(len(starts)))
+            place[self._kept[self._tree.order]] = np.arange(len(self._kept))
+            selves = place[tree.order]
+        starts = _group_starts(tree)
+        stops = np.append(starts[1:], len(points))
+        return tree.order, sums.Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
 
     def _sum(
         self, queries: sums.Queries, rule: sums.Rule, exact: bool, label: str | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return sums and errors of the queries (m,), in their own order."""
         groups = len(queries.starts)
-        cuts = [*range(0, groups, _GROUPS), groups]
+        parts = list(pairwise([*range(0, groups, _GROUPS), groups]))
         total, error = np.empty(len(queries.rows)), np.empty(len(queries.rows))
 
         def task(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-            return sums.group_sums(queries, self.reference, rule, exact, *part)
+            return sums.group_sums(queries, self._reference, rule, exact, *part)
 
-        parts = list(zip(cuts, cuts[1:]))
         results = engine.run(task, parts, n_jobs=self.n_jobs, label=label)
         for (first, last), (values, errors) in zip(parts, results, strict=True):
             lengths = queries.stops[first:last] - queries.starts[first:last]
@@ -179,8 +197,8 @@ class KernelSums:
         queries = sums.Queries(
             queries.rows[faint], queries.selves[faint], alone, alone + 1, np.zeros(len(faint))
         )
-        log_weights = np.log(self.reference.point_weights)
-        shift = -sums.largest_exponents(queries, self.reference, rule, log_weights)
+        log_weights = np.log(self._weights)
+        shift = -sums.largest_exponents(queries, self._reference, rule, log_weights)
         shift[~np.isfinite(shift)] = 0  # nothing to sum at all
         total, error = self._sum(queries._replace(shifts=shift), rule, exact, label)
         return total, error, shift
@@ -195,10 +213,9 @@ def _levels(tree: Tree) -> list[range]:
     return levels
 
 
-def _leaf_ranges(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ranges of the leaves, in order, cut to at most GROUP points."""
+def _group_starts(tree: Tree) -> np.ndarray:
+    """Return where groups of queries begin: the leaves, cut to at most GROUP points."""
     leaves = tree.children < 0
     starts, stops = np.sort(tree.starts[leaves]), np.sort(tree.stops[leaves])
-    cuts = [np.arange(a, b, sums.GROUP) for a, b in zip(starts, stops)]
-    starts = np.concatenate(cuts)
-    return starts, np.append(starts[1:], len(tree.rows))
+    pieces = [np.arange(*ends, sums.GROUP) for ends in zip(starts, stops, strict=True)]
+    return np.concatenate(pieces)
