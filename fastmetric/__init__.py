@@ -1,8 +1,9 @@
 """Metrics and densities learnt from data too large for n x n matrices."""
 
+from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import KernelDensity, kernel_sums
 from fastmetric.nca import NCA, nca_value_and_grad
 
 __version__ = "0.1.0"
 
-__all__ = ["NCA", "KernelDensity", "__version__", "kernel_sums", "nca_value_and_grad"]
+__all__ = ["NCA", "KDTree", "KernelDensity", "__version__", "kernel_sums", "nca_value_and_grad"]

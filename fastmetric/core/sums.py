@@ -16,151 +16,35 @@ query is to be left out.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fastmetric._jit import compiled, exact_order
-from fastmetric.core.exp import exp, exp64
-from fastmetric.core.expansion import LOG_FACTORIALS, add_series, log_remainder
+from fastmetric.core.exp import exp64
+from fastmetric.core.expansion import LOG_FACTORIALS, log_remainder
+from fastmetric.core.groups import (
+    LONGEST,
+    SLACK,
+    add_centroid,
+    add_field,
+    add_leaf,
+    box_distances,
+    center_distance,
+    make_group,
+    shifted_kernel,
+)
 from fastmetric.core.kernels import (
     BIWEIGHT,
     COSINE,
-    EPANECHNIKOV,
     EXPONENTIAL,
     GAUSSIAN,
     LINEAR,
     exponent,
     has_tails,
-    kernel_value,
 )
-from fastmetric.core.registers import ROWS, sq_distances
 from fastmetric.core.tree import DEEPEST
 
-LONGEST = 576  # the largest leaf; a multiple of UNIT
-GROUP = 48  # the largest group of queries; a multiple of ROWS
-
-# Relative slack on every quantity that decides: far above the rounding of a few dozen
-# operations, far below what it costs.
-_SLACK = 1e-12
-
-_OPEN, _CONSTANT, _CENTROID, _SERIES = 0, 1, 2, 3
-
-
-class Reference(NamedTuple):
-    """The points that are summed over, as a tree."""
-
-    tree: tuple  # Tree
-    panels: np.ndarray  # (N / width, d, width), the tree's points
-    point_weights: np.ndarray  # (N,), float64, in tree order, 0 for padding
-    nodes: tuple  # Nodes
-    series: tuple  # Series
-
-
-class Rule(NamedTuple):
-    """Which kernel, and how exact."""
-
-    code: int
-    factor: float  # s = factor * squared distance
-    rtol: float
-    atol: float
-
-
-class Queries(NamedTuple):
-    """Query points in an order in which neighbours are near."""
-
-    rows: np.ndarray  # (m, d)
-    selves: np.ndarray  # (m,): the point of the tree that is the query itself; -1: none
-    starts: np.ndarray  # (groups,): a group is a range of at most GROUP queries
-    stops: np.ndarray
-    shifts: np.ndarray  # (groups,): sums are times exp(shift)
-
-
-class _Group(NamedTuple):
-    """One group at work."""
-
-    lower: np.ndarray  # (d,), its box
-    upper: np.ndarray
-    first_self: int  # the range of its own points among the reference points
-    last_self: int
-    cols: np.ndarray  # (d, m): the queries, float64
-    strips: np.ndarray  # (GROUP / ROWS, d, ROWS)
-    selves: np.ndarray  # (m,)
-    shift: float
-    totals: np.ndarray  # (m,): the sums so far
-    tile: np.ndarray  # scratch
-    scratch: np.ndarray
-    v: np.ndarray  # (d, m)
-
-
-@compiled
-def _make_group(queries, g, ref):
-    """Return group g, nothing summed yet."""
-    start, stop = queries.starts[g], queries.stops[g]
-    m, d = stop - start, queries.rows.shape[1]
-    rows = queries.rows[start:stop]
-    lower, upper = np.empty(d), np.empty(d)
-    cols = np.empty((d, m))
-    strips = np.zeros(((m + ROWS - 1) // ROWS, d, ROWS), queries.rows.dtype)
-    for k in range(d):
-        lower[k], upper[k] = rows[0, k], rows[0, k]
-        for i in range(m):
-            x = rows[i, k]
-            cols[k, i] = x
-            strips[i // ROWS, k, i % ROWS] = x
-            lower[k], upper[k] = min(lower[k], x), max(upper[k], x)
-    selves = queries.selves[start:stop]
-    first, last = np.int64(2**62), np.int64(-1)
-    for i in range(m):
-        if selves[i] >= 0:
-            first, last = min(first, selves[i]), max(last, selves[i])
-    series = ref.series
-    scratch = np.empty((series.degree + 1 + series.prefix_degrees.shape[1], m))
-    tile = np.empty(GROUP * LONGEST, queries.rows.dtype)
-    return _Group(
-        lower,
-        upper,
-        first,
-        last,
-        cols,
-        strips,
-        selves,
-        queries.shifts[g],
-        np.zeros(m),
-        tile,
-        scratch,
-        np.empty((d, m)),
-    )
-
-
-@exact_order
-def _box_distances(group, lower, upper):
-    """Return bounds of the squared distances between the group's box and another."""
-    near, far = 0.0, 0.0
-    for k in range(lower.size):
-        gap = max(0.0, lower[k] - group.upper[k], group.lower[k] - upper[k])
-        span = max(upper[k] - group.lower[k], group.upper[k] - lower[k])
-        near += gap * gap
-        far += span * span
-    return near * (1 - _SLACK), far * (1 + _SLACK)
-
-
-@exact_order
-def _center_distance(group, center):
-    """Return the least distance of the group's box to a point."""
-    near = 0.0
-    for k in range(center.size):
-        gap = max(0.0, center[k] - group.upper[k], group.lower[k] - center[k])
-        near += gap * gap
-    return np.sqrt(near)
-
-
-@exact_order
-def _shifted_kernel(code, s, shift):
-    """Return exp(shift) k(s), float64; the shift is 0 unless the kernel has tails."""
-    if has_tails(code):
-        return exp64(shift - exponent(code, s))
-    return np.float64(kernel_value(code, s))
+_OPEN, _CONSTANT, _CENTROID, _SERIES = 0, 1, 2, 3  # what is done with a node
+_LEAST_SHARE = 0.005  # of what is left over, for a node of however little weight
 
 
 @exact_order
@@ -196,7 +80,7 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         return _CENTROID, 1, 0.0
     inverse_h2 = 2 * rule.factor if rule.code == GAUSSIAN else rule.factor
     spread = 0.5 * scatter * inverse_h2
-    error = spread * _curvature(rule.code, s_lo, s_hi, k_lo) * (1 + _SLACK)
+    error = spread * _curvature(rule.code, s_lo, s_hi, k_lo) * (1 + SLACK)
     if error <= allowed:
         return _CENTROID, 1, error
     if rule.code != GAUSSIAN or nodes.coefficients.shape[1] == 0:
@@ -205,8 +89,8 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     radius = nodes.radii[node] * inverse_h
     if radius > 3.0:
         return _OPEN, 0, 0.0
-    center = _center_distance(group, nodes.centers[node]) * inverse_h
-    r = max(np.sqrt(2 * s_lo), center - radius) * (1 - _SLACK)
+    center = center_distance(group, nodes.centers[node]) * inverse_h
+    r = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
     highest = ref.series.degree
     log_spread = np.log(2 * spread) + group.shift
     log_radius = np.log(radius)
@@ -222,94 +106,10 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
             + log_remainder(ref.series, p + 1, r)
         )
         if log_error <= log_allowed:
-            error = exp64(log_error) * (1 + _SLACK) + rounding
+            error = exp64(log_error) * (1 + SLACK) + rounding
             if error <= allowed:
                 return _SERIES, p, error
     return _OPEN, 0, 0.0
-
-
-@compiled
-def _add_leaf(group, ref, rule, start, stop):
-    """Add the points start:stop of the tree, pair by pair."""
-    width = ref.panels.shape[2]
-    padded = (stop - start + width - 1) // width * width
-    n_strips = group.strips.shape[0]
-    tile = group.tile[: n_strips * ROWS * padded].reshape(n_strips * ROWS, padded)
-    sq_distances(group.strips, 0, ref.panels, start, tile)
-    if start <= group.last_self and group.first_self < stop:
-        for i in range(group.selves.size):
-            if start <= group.selves[i] < stop:
-                tile[i, group.selves[i] - start] = np.inf
-    _apply_kernel(rule.code, group.tile[: tile.size], rule.factor, group.shift)
-    weights = ref.point_weights[start:stop]
-    for i in range(group.totals.size):
-        group.totals[i] += _weighted_sum(tile[i, : stop - start], weights)
-
-
-@compiled
-def _apply_kernel(code, x, factor, shift):
-    """Turn squared distances x into exp(shift) k(factor * x), in place.
-
-    A whole tile in one loop: rows of a few dozen would not fill the pipeline of exp.
-    """
-    scale, lift = x.dtype.type(factor), x.dtype.type(shift)
-    if code == GAUSSIAN:
-        for j in range(x.size):
-            x[j] = exp(lift - scale * x[j])
-    elif code == EXPONENTIAL:
-        for j in range(x.size):
-            x[j] = exp(lift - np.sqrt(scale * x[j]))
-    else:
-        for j in range(x.size):
-            x[j] = kernel_value(code, scale * x[j])
-
-
-@compiled
-def _weighted_sum(values, weights):
-    """Return sum w v, in the precision of the values."""
-    total = values.dtype.type(0)
-    for j in range(values.size):
-        total += values.dtype.type(weights[j]) * values[j]
-    return total
-
-
-@compiled
-def _add_centroid(group, ref, rule, node):
-    """Add a node as if all its weight sat at its centre (Epanechnikov: exactly)."""
-    center, weight, cols = ref.nodes.centers[node], ref.nodes.weights[node], group.cols
-    s = group.v[0]
-    s[:] = 0
-    for k in range(center.size):
-        x, row = center[k], cols[k]
-        for i in range(s.size):
-            s[i] += (row[i] - x) * (row[i] - x)
-    totals, factor, shift = group.totals, rule.factor, group.shift
-    if rule.code == GAUSSIAN:
-        for i in range(s.size):
-            totals[i] += weight * exp(shift - factor * s[i])
-        return
-    correction = ref.nodes.scatters[node] * factor if rule.code == EPANECHNIKOV else 0.0
-    for i in range(s.size):
-        totals[i] += weight * _shifted_kernel(rule.code, factor * s[i], shift) - correction
-
-
-@compiled
-def _add_field(group, ref, rule, node, degree):
-    """Add a node by its series."""
-    center, inverse_h = ref.nodes.centers[node], np.sqrt(2 * rule.factor)
-    for k in range(center.size):
-        x, row, out = center[k], group.cols[k], group.v[k]
-        for i in range(out.size):
-            out[i] = (row[i] - x) * inverse_h
-    add_series(
-        ref.series,
-        degree,
-        ref.nodes.coefficients[node],
-        group.v,
-        group.shift,
-        group.scratch,
-        group.totals,
-    )
 
 
 @compiled
@@ -322,18 +122,19 @@ def _least(totals):
 
 
 @exact_order
-def _sum_group(group, ref, rule):
-    """Sum a group over the whole tree; return the error that each of its sums may have."""
+def _sum_group(group, ref, rule, roots):
+    """Sum a group over the trees of `roots`; return the error that each of its sums may have."""
     tree, nodes = ref.tree, ref.nodes
-    stack = np.empty(DEEPEST, np.int64)
-    stack[0], height = 0, 1
-    spent, certain, left = 0.0, 0.0, nodes.weights[0]
+    stack = np.empty(roots.size + DEEPEST, np.int64)
+    height = roots.size
+    stack[:height] = roots
+    spent, certain, left = 0.0, 0.0, nodes.weights[roots].sum()
     atol = rule.atol * exp64(min(group.shift, 700.0))
     while height > 0:
         height -= 1
         node = stack[height]
         weight = nodes.weights[node]
-        sq_lo, sq_hi = _box_distances(group, tree.lower[node], tree.upper[node])
+        sq_lo, sq_hi = box_distances(group, tree.lower[node], tree.upper[node])
         s_lo, s_hi = rule.factor * sq_lo, rule.factor * sq_hi
         first = tree.children[node]
         start, stop = tree.starts[node], tree.stops[node]
@@ -343,11 +144,11 @@ def _sum_group(group, ref, rule):
             continue
         how = _OPEN
         if not holds_self:
-            k_lo = _shifted_kernel(rule.code, s_lo, group.shift)
-            k_hi = _shifted_kernel(rule.code, s_hi, group.shift)
+            k_lo = shifted_kernel(rule.code, s_lo, group.shift)
+            k_hi = shifted_kernel(rule.code, s_hi, group.shift)
             saved = max(0.0, rule.rtol * certain + atol - spent)
-            allowed = rule.rtol * weight * k_hi + saved * min(1.0, weight / left)
-            error = 0.5 * weight * (k_lo - k_hi) * (1 + _SLACK)
+            allowed = rule.rtol * weight * k_hi + saved * min(1.0, max(_LEAST_SHARE, weight / left))
+            error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
             if error <= allowed:
                 how = _CONSTANT
                 for i in range(group.totals.size):
@@ -355,28 +156,28 @@ def _sum_group(group, ref, rule):
             else:
                 how, degree, error = _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi)
                 if how == _CENTROID:
-                    _add_centroid(group, ref, rule, node)
+                    add_centroid(group, ref, rule, node)
                 elif how == _SERIES:
-                    _add_field(group, ref, rule, node, degree)
+                    add_field(group, ref, rule, node, degree)
             if how != _OPEN:
                 spent += error
-                certain += weight * k_hi * (1 - _SLACK)
+                certain += weight * k_hi * (1 - SLACK)
                 left -= weight
         if how == _OPEN and first >= 0:
             height = _push(stack, height, group, tree, first)
             continue
         if how == _OPEN:
-            _add_leaf(group, ref, rule, start, stop)
+            add_leaf(group, ref, rule, start, stop)
             left -= weight
-        certain = max(certain, _least(group.totals) * (1 - _SLACK) - spent)
+        certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
     return spent
 
 
 @compiled
 def _push(stack, height, group, tree, first):
     """Put two children on the stack, the nearer one on top; return the new height."""
-    a, _ = _box_distances(group, tree.lower[first], tree.upper[first])
-    b, _ = _box_distances(group, tree.lower[first + 1], tree.upper[first + 1])
+    a, _ = box_distances(group, tree.lower[first], tree.upper[first])
+    b, _ = box_distances(group, tree.lower[first + 1], tree.upper[first + 1])
     if a == b:
         a = _center_gap(group, tree, first)
         b = _center_gap(group, tree, first + 1)
@@ -398,21 +199,22 @@ def _center_gap(group, tree, node):
 
 
 @compiled
-def group_sums(queries, ref, rule, exact, first, last):
+def group_sums(queries, ref, rule, roots, exact, first, last):
     """Return the sums of the groups first:last (m,) and the error of each group.
 
-    `exact`: every pair is summed.
+    Over the trees that begin at the nodes `roots`; `exact`: pair by pair.
     """
     sums = np.empty(queries.stops[last - 1] - queries.starts[first])
     errors = np.zeros(last - first)
     for g in range(first, last):
-        group = _make_group(queries, g, ref)
+        group = make_group(queries, g, ref)
         if exact:
-            for start in range(0, ref.tree.rows.shape[0], LONGEST):
-                stop = min(start + LONGEST, ref.tree.rows.shape[0])
-                _add_leaf(group, ref, rule, start, stop)
+            for root in roots:
+                stop = ref.tree.stops[root]
+                for start in range(ref.tree.starts[root], stop, LONGEST):
+                    add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
         else:
-            errors[g - first] = _sum_group(group, ref, rule)
+            errors[g - first] = _sum_group(group, ref, rule, roots)
         at = queries.starts[g] - queries.starts[first]
         sums[at : at + group.totals.size] = group.totals
     return sums, errors
@@ -470,4 +272,4 @@ def _point_distance(tree, node, q):
             0.0, np.float64(tree.lower[node, k]) - q[k], q[k] - np.float64(tree.upper[node, k])
         )
         total += gap * gap
-    return total * (1 - _SLACK)
+    return total * (1 - SLACK)

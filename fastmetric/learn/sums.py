@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core import sums
+from fastmetric.core import groups
 from fastmetric.core.expansion import make_series
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
 from fastmetric.core.nodes import empty_nodes, summarise
 from fastmetric.core.registers import make_panels, panel_width
+from fastmetric.core.sums import group_sums, largest_exponents
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
 from fastmetric.learn.trees import build_tree
@@ -24,6 +25,7 @@ METHODS = ("auto", "exact", "tree")
 _FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
 _GROUPS = 16  # of queries in a task
 _NODES = 500  # in a task
+_ROOT = np.array([0])
 
 
 class LogSums(NamedTuple):
@@ -61,7 +63,7 @@ class KernelSums:
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
         self._kept = np.flatnonzero(weights > 0)
         self._log_unit = float(np.log(weights.max()))
-        self._tree = build_tree(X[self._kept], min(leaf_size, sums.LONGEST), n_jobs)
+        self._tree = build_tree(X[self._kept], min(leaf_size, groups.LONGEST), n_jobs)
         self._weights = (weights[self._kept] / weights.max())[self._tree.order]
         self.set_bandwidth(bandwidth)
 
@@ -85,7 +87,7 @@ class KernelSums:
             for _ in engine.run(task, parts, n_jobs=self.n_jobs):
                 pass
         panels = make_panels(rows, d, panel_width(rows.dtype))
-        self._reference = sums.Reference(tree, panels, weights, nodes, series)
+        self._reference = groups.Reference(tree, panels, weights, nodes, series)
 
     def log_sums(
         self,
@@ -108,7 +110,7 @@ class KernelSums:
         with np.errstate(over="ignore"):
             atol = float(min(np.exp(np.log(atol) - self._log_unit), 1e300)) if atol > 0 else 0.0
         # Without a tolerance, as much is left out as rounding loses anyway.
-        rule = sums.Rule(self.code, self._factor, max(rtol, eps / 2), atol)
+        rule = groups.Rule(self.code, self._factor, max(rtol, eps / 2), atol)
         estimate, *ends = self._log_sums(queries, rule, exact, label)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
@@ -127,7 +129,7 @@ class KernelSums:
         return LogSums(*out)
 
     def _log_sums(
-        self, queries: sums.Queries, rule: sums.Rule, exact: bool, label: str | None
+        self, queries: groups.Queries, rule: groups.Rule, exact: bool, label: str | None
     ) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""
         total, error = self._sum(queries, rule, exact, label)
@@ -149,14 +151,14 @@ class KernelSums:
             return n < 1000 or d > 30
         return method == "exact"
 
-    def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, sums.Queries]:
+    def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, groups.Queries]:
         """Return the caller's row of each query, and the queries, grouped."""
         whole = len(self._kept) == len(self.X)
         points = self.X if query is None else query.astype(self.X.dtype, copy=False)
         if whole and (query is None or np.array_equal(points, self.X)):
             tree = self._tree
         else:
-            tree = build_tree(points, sums.GROUP, self.n_jobs)
+            tree = build_tree(points, groups.GROUP, self.n_jobs)
         selves = np.full(len(points), -1)
         if query is None:
             place = np.full(len(points), -1)
@@ -164,18 +166,18 @@ class KernelSums:
             selves = place[tree.order]
         starts = _group_starts(tree)
         stops = np.append(starts[1:], len(points))
-        return tree.order, sums.Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
+        return tree.order, groups.Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
 
     def _sum(
-        self, queries: sums.Queries, rule: sums.Rule, exact: bool, label: str | None
+        self, queries: groups.Queries, rule: groups.Rule, exact: bool, label: str | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return sums and errors of the queries (m,), in their own order."""
-        groups = len(queries.starts)
-        parts = list(pairwise([*range(0, groups, _GROUPS), groups]))
+        count = len(queries.starts)
+        parts = list(pairwise([*range(0, count, _GROUPS), count]))
         total, error = np.empty(len(queries.rows)), np.empty(len(queries.rows))
 
         def task(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-            return sums.group_sums(queries, self._reference, rule, exact, *part)
+            return group_sums(queries, self._reference, rule, _ROOT, exact, *part)
 
         results = engine.run(task, parts, n_jobs=self.n_jobs, label=label)
         for (first, last), (values, errors) in zip(parts, results, strict=True):
@@ -186,19 +188,19 @@ class KernelSums:
 
     def _sum_faint(
         self,
-        queries: sums.Queries,
+        queries: groups.Queries,
         faint: np.ndarray,
-        rule: sums.Rule,
+        rule: groups.Rule,
         exact: bool,
         label: str | None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return sums, errors and shifts of queries one by one, relative to their largest term."""
         alone = np.arange(len(faint))
-        queries = sums.Queries(
+        queries = groups.Queries(
             queries.rows[faint], queries.selves[faint], alone, alone + 1, np.zeros(len(faint))
         )
         log_weights = np.log(self._weights)
-        shift = -sums.largest_exponents(queries, self._reference, rule, log_weights)
+        shift = -largest_exponents(queries, self._reference, rule, log_weights)
         shift[~np.isfinite(shift)] = 0  # nothing to sum at all
         total, error = self._sum(queries._replace(shifts=shift), rule, exact, label)
         return total, error, shift
@@ -217,5 +219,5 @@ def _group_starts(tree: Tree) -> np.ndarray:
     """Return where groups of queries begin: the leaves, cut to at most GROUP points."""
     leaves = tree.children < 0
     starts, stops = np.sort(tree.starts[leaves]), np.sort(tree.stops[leaves])
-    pieces = [np.arange(*ends, sums.GROUP) for ends in zip(starts, stops, strict=True)]
+    pieces = [np.arange(*ends, groups.GROUP) for ends in zip(starts, stops, strict=True)]
     return np.concatenate(pieces)

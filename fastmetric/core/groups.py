@@ -1,0 +1,227 @@
+"""A group of queries at work: its box, its sums so far, and the three ways to add to them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric._jit import compiled, exact_order
+from fastmetric.core.exp import exp, exp64
+from fastmetric.core.expansion import add_series
+from fastmetric.core.kernels import (
+    EPANECHNIKOV,
+    EXPONENTIAL,
+    GAUSSIAN,
+    exponent,
+    has_tails,
+    kernel_value,
+)
+from fastmetric.core.registers import ROWS, sq_distances
+
+GROUP = 48  # the largest group of queries; a multiple of ROWS
+LONGEST = 576  # points that a group is summed over at once; a multiple of UNIT
+
+# Relative slack on every quantity that decides: far above the rounding of a few dozen
+# operations, far below what it costs.
+SLACK = 1e-12
+
+
+class Reference(NamedTuple):
+    """The points that are summed over, as a tree."""
+
+    tree: tuple  # Tree
+    panels: np.ndarray  # (N / width, d, width), the tree's points
+    point_weights: np.ndarray  # (N,), float64, in tree order, 0 for padding
+    nodes: tuple  # Nodes
+    series: tuple  # Series
+
+
+class Rule(NamedTuple):
+    """Which kernel, and how exact."""
+
+    code: int
+    factor: float  # s = factor * squared distance
+    rtol: float
+    atol: float
+
+
+class Queries(NamedTuple):
+    """Query points in an order in which neighbours are near."""
+
+    rows: np.ndarray  # (m, d)
+    selves: np.ndarray  # (m,): the point of the tree that is the query itself; -1: none
+    starts: np.ndarray  # (groups,): a group is a range of at most GROUP queries
+    stops: np.ndarray
+    shifts: np.ndarray  # (groups,): sums are times exp(shift)
+
+
+class Group(NamedTuple):
+    """One group at work."""
+
+    lower: np.ndarray  # (d,), its box
+    upper: np.ndarray
+    first_self: int  # the range of its own points among the reference points
+    last_self: int
+    cols: np.ndarray  # (d, m): the queries, float64
+    strips: np.ndarray  # (GROUP / ROWS, d, ROWS)
+    selves: np.ndarray  # (m,)
+    shift: float
+    totals: np.ndarray  # (m,): the sums so far
+    tile: np.ndarray  # scratch
+    scratch: np.ndarray
+    v: np.ndarray  # (d, m)
+
+
+@compiled
+def make_group(queries, g, ref):
+    """Return group g, nothing summed yet."""
+    start, stop = queries.starts[g], queries.stops[g]
+    m, d = stop - start, queries.rows.shape[1]
+    rows = queries.rows[start:stop]
+    lower, upper = np.empty(d), np.empty(d)
+    cols = np.empty((d, m))
+    strips = np.zeros(((m + ROWS - 1) // ROWS, d, ROWS), queries.rows.dtype)
+    for k in range(d):
+        lower[k], upper[k] = rows[0, k], rows[0, k]
+        for i in range(m):
+            x = rows[i, k]
+            cols[k, i] = x
+            strips[i // ROWS, k, i % ROWS] = x
+            lower[k], upper[k] = min(lower[k], x), max(upper[k], x)
+    selves = queries.selves[start:stop]
+    first, last = np.int64(2**62), np.int64(-1)
+    for i in range(m):
+        if selves[i] >= 0:
+            first, last = min(first, selves[i]), max(last, selves[i])
+    series = ref.series
+    scratch = np.empty((series.degree + 1 + series.prefix_degrees.shape[1], m))
+    tile = np.empty(GROUP * LONGEST, queries.rows.dtype)
+    return Group(
+        lower,
+        upper,
+        first,
+        last,
+        cols,
+        strips,
+        selves,
+        queries.shifts[g],
+        np.zeros(m),
+        tile,
+        scratch,
+        np.empty((d, m)),
+    )
+
+
+@exact_order
+def box_distances(group, lower, upper):
+    """Return bounds of the squared distances between the group's box and another."""
+    near, far = 0.0, 0.0
+    for k in range(lower.size):
+        gap = max(0.0, lower[k] - group.upper[k], group.lower[k] - upper[k])
+        span = max(upper[k] - group.lower[k], group.upper[k] - lower[k])
+        near += gap * gap
+        far += span * span
+    return near * (1 - SLACK), far * (1 + SLACK)
+
+
+@exact_order
+def center_distance(group, center):
+    """Return the least distance of the group's box to a point."""
+    near = 0.0
+    for k in range(center.size):
+        gap = max(0.0, center[k] - group.upper[k], group.lower[k] - center[k])
+        near += gap * gap
+    return np.sqrt(near)
+
+
+@exact_order
+def shifted_kernel(code, s, shift):
+    """Return exp(shift) k(s), float64; the shift is 0 unless the kernel has tails."""
+    if has_tails(code):
+        return exp64(shift - exponent(code, s))
+    return np.float64(kernel_value(code, s))
+
+
+@compiled
+def add_leaf(group, ref, rule, start, stop):
+    """Add the points start:stop of the tree, pair by pair."""
+    width = ref.panels.shape[2]
+    padded = (stop - start + width - 1) // width * width
+    n_strips = group.strips.shape[0]
+    tile = group.tile[: n_strips * ROWS * padded].reshape(n_strips * ROWS, padded)
+    sq_distances(group.strips, 0, ref.panels, start, tile)
+    if start <= group.last_self and group.first_self < stop:
+        for i in range(group.selves.size):
+            if start <= group.selves[i] < stop:
+                tile[i, group.selves[i] - start] = np.inf
+    _apply_kernel(rule.code, group.tile[: tile.size], rule.factor, group.shift)
+    weights = ref.point_weights[start:stop]
+    for i in range(group.totals.size):
+        group.totals[i] += _weighted_sum(tile[i, : stop - start], weights)
+
+
+@compiled
+def _apply_kernel(code, x, factor, shift):
+    """Turn squared distances x into exp(shift) k(factor * x), in place.
+
+    A whole tile in one loop: rows of a few dozen would not fill the pipeline of exp.
+    """
+    scale, lift = x.dtype.type(factor), x.dtype.type(shift)
+    if code == GAUSSIAN:
+        for j in range(x.size):
+            x[j] = exp(lift - scale * x[j])
+    elif code == EXPONENTIAL:
+        for j in range(x.size):
+            x[j] = exp(lift - np.sqrt(scale * x[j]))
+    else:
+        for j in range(x.size):
+            x[j] = kernel_value(code, scale * x[j])
+
+
+@compiled
+def _weighted_sum(values, weights):
+    """Return sum w v, in the precision of the values."""
+    total = values.dtype.type(0)
+    for j in range(values.size):
+        total += values.dtype.type(weights[j]) * values[j]
+    return total
+
+
+@compiled
+def add_centroid(group, ref, rule, node):
+    """Add a node as if all its weight sat at its centre (Epanechnikov: exactly)."""
+    center, weight, cols = ref.nodes.centers[node], ref.nodes.weights[node], group.cols
+    s = group.v[0]
+    s[:] = 0
+    for k in range(center.size):
+        x, row = center[k], cols[k]
+        for i in range(s.size):
+            s[i] += (row[i] - x) * (row[i] - x)
+    totals, factor, shift = group.totals, rule.factor, group.shift
+    if rule.code == GAUSSIAN:
+        for i in range(s.size):
+            totals[i] += weight * exp(shift - factor * s[i])
+        return
+    correction = ref.nodes.scatters[node] * factor if rule.code == EPANECHNIKOV else 0.0
+    for i in range(s.size):
+        totals[i] += weight * shifted_kernel(rule.code, factor * s[i], shift) - correction
+
+
+@compiled
+def add_field(group, ref, rule, node, degree):
+    """Add a node by its series."""
+    center, inverse_h = ref.nodes.centers[node], np.sqrt(2 * rule.factor)
+    for k in range(center.size):
+        x, row, out = center[k], group.cols[k], group.v[k]
+        for i in range(out.size):
+            out[i] = (row[i] - x) * inverse_h
+    add_series(
+        ref.series,
+        degree,
+        ref.nodes.coefficients[node],
+        group.v,
+        group.shift,
+        group.scratch,
+        group.totals,
+    )
