@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import math
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,18 +26,26 @@ _HEADINGS = (
     "ratio",
     "peer peak",
     "our peak",
+    "peer error",
+    "our error",
+    "bound",
     "objective diff",
     "gradient diff",
     "our pairs/s",
     "compile s",
     "note",
 )
-_LEGEND = """\
-ratio: peer seconds / our seconds, each the best of several runs that take turns.
-peak: memory above the data, each in a process of its own.
-diff: largest difference, relative to the peer's largest entry.
-pairs: ordered pairs of rows per second.
-compile: seconds to compile our code or to load it from the cache, not part of our seconds."""
+_ALWAYS = {"case", "sizes", "peer s", "our s", "ratio", "note"}
+_LEGEND = {
+    "ratio": "peer seconds / our seconds, each the best of several runs that take turns.",
+    "peak": "memory above the data, each in a process of its own.",
+    "error": "largest difference from the truth: of log densities over a sample of the queries "
+    "(kde), of the mean objective from the exact one (tree).",
+    "bound": "what that error is certified not to exceed.",
+    "diff": "largest difference, relative to the peer's largest entry.",
+    "pairs/s": "ordered pairs of rows per second.",
+    "compile": "seconds to compile our code or to load it from the cache, not part of our seconds.",
+}
 
 
 @dataclass
@@ -48,6 +59,9 @@ class Row:
     peer_peak: int | None = None
     peer_peak_computed: bool = False
     our_peak: int | None = None
+    peer_error: float | None = None
+    our_error: float | None = None
+    error_bound: float | None = None
     objective_difference: float | None = None
     gradient_difference: float | None = None
     pairs_per_second: float | None = None
@@ -73,6 +87,9 @@ class Row:
             _shown(self.ratio, "{:.1f}"),
             _memory(self.peer_peak) + computed,
             _memory(self.our_peak),
+            _shown(self.peer_error, "{:.1e}"),
+            _shown(self.our_error, "{:.1e}"),
+            _shown(self.error_bound, "{:.1e}"),
             _shown(self.objective_difference, "{:.1e}"),
             _shown(self.gradient_difference, "{:.1e}"),
             _shown(self.pairs_per_second, "{:.2e}"),
@@ -82,11 +99,25 @@ class Row:
 
 
 def table(rows: list[Row]) -> str:
-    """Return the rows as an aligned table, with the machine above and the legend below."""
-    lines = [list(_HEADINGS), *(row.cells() for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = "\n".join(_aligned(line, widths).rstrip() for line in lines)
-    return f"{_machine()}\n\n{text}\n\n{_LEGEND}"
+    """Return the rows as an aligned table, with the machine above and the legend below.
+
+    Columns that nobody filled are left out.
+    """
+    columns = [
+        column
+        for column in zip(_HEADINGS, *(row.cells() for row in rows), strict=True)
+        if column[0] in _ALWAYS or any(cell != "-" for cell in column[1:])
+    ]
+    widths = [max(map(len, column)) for column in columns]
+    headings = [column[0] for column in columns]
+    lines = zip(*columns, strict=True)
+    text = "\n".join(_aligned(line, widths, headings).rstrip() for line in lines)
+    shown = [
+        f"{word}: {meaning}"
+        for word, meaning in _LEGEND.items()
+        if any(word in heading for heading in headings)
+    ]
+    return "\n".join([_machine(), "", text, "", *shown])
 
 
 def as_json(method: str, quick: bool, rows: list[Row]) -> dict[str, Any]:
@@ -97,8 +128,17 @@ def as_json(method: str, quick: bool, rows: list[Row]) -> dict[str, Any]:
         "source_digest": source_digest(),
         "hardware": hardware(),
         "versions": versions(),
-        "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
+        "rows": [_strict(asdict(row) | {"ratio": row.ratio}) for row in rows],
     }
+
+
+def _strict(value: Any) -> Any:
+    """Return the value with infinite numbers and NaN as text, which JSON has no numbers for."""
+    if isinstance(value, dict):
+        return {name: _strict(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def hardware() -> dict[str, Any]:
@@ -120,6 +160,8 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that matter to speed."""
     libraries = ("numpy", "scipy", "numba", "llvmlite", "scikit-learn")
     found = {name: importlib.metadata.version(name) for name in libraries}
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a peer of one method only
+        found["mlpack"] = importlib.metadata.version("mlpack")
     return {"fastmetric": __version__, "python": platform.python_version()} | found
 
 
@@ -129,12 +171,11 @@ def _machine() -> str:
     return f"{_cpu_model()}, {joblib.cpu_count()} cores; {found}"
 
 
-def _aligned(cells: list[str], widths: list[int]) -> str:
+def _aligned(cells: Sequence[str], widths: list[int], headings: list[str]) -> str:
     """Return one line: text to the left, numbers to the right."""
-    text = {_HEADINGS.index(name) for name in ("case", "sizes", "note")}
     return "  ".join(
-        cell.ljust(width) if column in text else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        cell.ljust(width) if heading in ("case", "sizes", "note") else cell.rjust(width)
+        for heading, cell, width in zip(headings, cells, widths, strict=True)
     )
 
 

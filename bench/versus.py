@@ -1,6 +1,6 @@
 """Side by side with the peers: same process, same data, same start, taking turns.
 
-python -m bench.versus nca [--quick] [--case NAME ...] [--json FILE]
+python -m bench.versus METHOD [--quick] [--case NAME ...] [--json FILE]
 """
 
 from __future__ import annotations
@@ -12,11 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import _report, versus_nca
+from bench import _report, versus_kde, versus_nca, versus_neighbors, versus_tree
 from bench._report import Row
 from bench._setup import UnavailableError
 
-METHODS = {"nca": versus_nca}
+METHODS = {
+    "nca": versus_nca,
+    "tree": versus_tree,
+    "kde": versus_kde,
+    "neighbors": versus_neighbors,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -137,9 +137,13 @@ def center_distance(group, center):
 
 @exact_order
 def shifted_kernel(code, s, shift):
-    """Return exp(shift) k(s), float64; the shift is 0 unless the kernel has tails."""
+    """Return exp(shift) k(s), float64, infinity beyond 1e304.
+
+    The shift is 0 unless the kernel has tails.
+    """
     if has_tails(code):
-        return exp64(shift - exponent(code, s))
+        t = shift - exponent(code, s)
+        return exp64(t) if t <= 700.0 else np.inf
     return np.float64(kernel_value(code, s))
 
 

@@ -19,13 +19,19 @@ class Nodes(NamedTuple):
     centers: np.ndarray  # (m, d), weighted centroids
     scatters: np.ndarray  # (m,): sum w |x - c|^2
     radii: np.ndarray  # (m,): an upper bound of |x - c|
+    offsets: np.ndarray  # (m,): an upper bound of the rounding of the centre
     coefficients: np.ndarray  # (m, C) of the series [SUM-6]; C = 0: none
 
 
 def empty_nodes(m: int, d: int, n_coefficients: int) -> Nodes:
     """Return memory for the summaries of m nodes."""
     return Nodes(
-        np.empty(m), np.empty((m, d)), np.empty(m), np.empty(m), np.empty((m, n_coefficients))
+        np.empty(m),
+        np.empty((m, d)),
+        np.empty(m),
+        np.empty(m),
+        np.empty(m),
+        np.empty((m, n_coefficients)),
     )
 
 
@@ -98,6 +104,10 @@ def _locate(tree, point_weights, nodes, node):
             scatter += nodes.scatters[at] + nodes.weights[at] * sq
             farthest = max(farthest, nodes.radii[at] + np.sqrt(sq))
         farthest = min(farthest, _corner_distance(tree, node, center))
+    largest = 0.0
+    for k in range(d):
+        largest = max(largest, abs(tree.lower[node, k]), abs(tree.upper[node, k]))
+    nodes.offsets[node] = 1e-15 * largest * np.sqrt(d)  # at most four roundings a coordinate
     nodes.scatters[node] = scatter
     nodes.radii[node] = farthest * (1 + 1e-12)  # an upper bound, whatever the rounding
 

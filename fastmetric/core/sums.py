@@ -38,6 +38,7 @@ from fastmetric.core.kernels import (
     EXPONENTIAL,
     GAUSSIAN,
     LINEAR,
+    TOPHAT,
     exponent,
     has_tails,
 )
@@ -72,6 +73,16 @@ def _curvature(code, s_lo, s_hi, k_lo):
 
 
 @exact_order
+def _steepness(code, s_hi, k_lo):
+    """Return exp(shift) times a bound of the kernel's gradient in q/h up to s_hi."""
+    if code == GAUSSIAN:
+        return k_lo * np.sqrt(2 * s_hi)
+    if code == EXPONENTIAL:
+        return k_lo
+    return 0.0 if code == TOPHAT else 2.0
+
+
+@exact_order
 def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     """Return (how, degree, error): the cheapest way to accept a node, or to open it."""
     nodes = ref.nodes
@@ -82,7 +93,11 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     spread = 0.5 * scatter * inverse_h2
     error = spread * _curvature(rule.code, s_lo, s_hi, k_lo) * (1 + SLACK)
     if error <= allowed:
-        return _CENTROID, 1, error
+        # The centre is rounded: the first moment around it is not quite zero.
+        shake = nodes.offsets[node] * np.sqrt(inverse_h2)
+        error += weight * shake * _steepness(rule.code, s_hi, k_lo)
+        if error <= allowed:
+            return _CENTROID, 1, error
     if rule.code != GAUSSIAN or nodes.coefficients.shape[1] == 0:
         return _OPEN, 0, 0.0
     inverse_h = np.sqrt(inverse_h2)
@@ -95,9 +110,12 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     log_spread = np.log(2 * spread) + group.shift
     log_radius = np.log(radius)
     log_allowed = np.log(allowed) if allowed > 0 else -np.inf
-    # The series adds and subtracts terms of up to exp(radius * r) of the field's size.
+    # The terms of the series are up to exp(radius * r) times as large as the field.
     reach = max(center, radius)
-    rounding = 1e-14 * weight * exp64(group.shift + min(600.0, radius * reach - reach * reach / 2))
+    log_terms = group.shift + radius * reach - reach * reach / 2
+    if log_terms > 300.0:
+        return _OPEN, 0, 0.0
+    rounding = 1e-14 * weight * exp64(log_terms)
     for p in range(2, highest + 1):
         log_error = (
             log_spread
@@ -147,7 +165,9 @@ def _sum_group(group, ref, rule, roots):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
             saved = max(0.0, rule.rtol * certain + atol - spent)
-            allowed = rule.rtol * weight * k_hi + saved * min(1.0, max(_LEAST_SHARE, weight / left))
+            allowed = rule.rtol * weight * k_hi + saved * max(
+                _LEAST_SHARE, weight / max(weight, left)
+            )
             error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
             if error <= allowed:
                 how = _CONSTANT

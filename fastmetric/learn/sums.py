@@ -9,6 +9,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core import groups
+from fastmetric.core.exp import LOWEST, LOWEST_32
 from fastmetric.core.expansion import make_series
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
 from fastmetric.core.nodes import empty_nodes, summarise
@@ -23,6 +24,7 @@ METHODS = ("auto", "exact", "tree")
 
 # A sum below this has lost terms to underflow: it is taken relative to its largest term.
 _FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
+_UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
 _GROUPS = 16  # of queries in a task
 _NODES = 500  # in a task
 _ROOT = np.array([0])
@@ -62,7 +64,7 @@ class KernelSums:
         self.X, self.n_jobs, self.code = X, n_jobs, CODES[kernel]
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
         self._kept = np.flatnonzero(weights > 0)
-        self._log_unit = float(np.log(weights.max()))
+        self._unit = float(weights.max())
         self._tree = build_tree(X[self._kept], min(leaf_size, groups.LONGEST), n_jobs)
         self._weights = (weights[self._kept] / weights.max())[self._tree.order]
         self.set_bandwidth(bandwidth)
@@ -107,8 +109,7 @@ class KernelSums:
         order, queries = self._queries(query)
         exact = self._is_exact(method)
         eps = float(np.finfo(self.X.dtype).eps)
-        with np.errstate(over="ignore"):
-            atol = float(min(np.exp(np.log(atol) - self._log_unit), 1e300)) if atol > 0 else 0.0
+        atol = min(atol / self._unit, 1e300)
         # Without a tolerance, as much is left out as rounding loses anyway.
         rule = groups.Rule(self.code, self._factor, max(rtol, eps / 2), atol)
         estimate, *ends = self._log_sums(queries, rule, exact, label)
@@ -140,9 +141,14 @@ class KernelSums:
             total[faint], error[faint], shift[faint] = self._sum_faint(
                 queries, faint, rule, exact, label
             )
-        with np.errstate(divide="ignore"):
-            logs = np.log([total, np.maximum(total - error, 0), total + error])
-        return list(logs + (self._log_unit - shift))
+        # The unit is taken in before the log where it can be: logs of opposite sign cancel.
+        lost = self._weights.sum() * _UNDERFLOW[self.X.dtype] if has_tails(self.code) else 0.0
+        parts = np.array([total, np.maximum(total - error, 0), total + error + lost])
+        with np.errstate(divide="ignore", over="ignore"):
+            whole = np.log(parts * self._unit)
+            apart = np.log(parts) + np.log(self._unit)
+        safe = np.abs(whole) < -np.log(np.finfo(float).tiny)
+        return list(np.where(safe, whole, apart) - shift)
 
     def _is_exact(self, method: str) -> bool:
         """Return whether all pairs are summed: a choice by sizes alone."""

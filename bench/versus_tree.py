@@ -1,0 +1,118 @@
+"""NCA's objective by trees against all pairs: the cases of `versus tree`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+from bench import _nca
+from bench._report import Row
+from bench._setup import Problem, Timing, UnavailableError, clock, covertype, take_turns
+from fastmetric import nca_value_and_grad
+from fastmetric.learn import starts
+from fastmetric.learn.objective import Evaluation, Objective
+
+_COLUMNS = 10  # the quantitative ones
+_COMPONENTS = 2
+_RTOL = 1e-2
+_FEW = 2_000  # rows that suffice to have all code compiled
+_NO_STATE = np.random.RandomState(0)  # the PCA start draws nothing
+
+
+class Plan(NamedTuple):
+    """How large, and how often."""
+
+    n: int  # of covertype
+    repeats: int
+
+
+FULL = Plan(n=100_000, repeats=2)
+QUICK = Plan(n=5_000, repeats=2)
+
+
+def standardised(plan: Plan) -> Iterator[Row]:
+    """One evaluation on standardised columns: a kernel reaches a large part of the rows."""
+    yield _row("standardised", plan)
+
+
+def raw(plan: Plan) -> Iterator[Row]:
+    """One evaluation on the columns as they are: a kernel reaches hardly any other row."""
+    yield _row("raw", plan)
+
+
+def _row(case: str, plan: Plan) -> Row:
+    """Return time and agreement of both ways; the peer is our exact one."""
+    X, y = covertype(plan.n, _COLUMNS, standardised=case == "standardised")
+    A = starts.start("pca", _COMPONENTS, Objective(X, y.astype(np.intp)), _NO_STATE)
+    problem = Problem(A, X, y)
+    compiling = clock(partial(_load_code, problem)).best
+    tasks = {"exact": partial(_exact, problem), "tree": partial(_tree, problem)}
+    timings = take_turns(tasks, plan.repeats)
+    row = _compared(case, problem, timings["exact"], timings["tree"])
+    row.compile_seconds = compiling
+    return row
+
+
+def _compared(case: str, problem: Problem, exact: Timing, tree: Timing) -> Row:
+    """Return the times and the difference of the mean objective, beside its bound."""
+    (exact_value, exact_gradient), (value, gradient) = exact.result, tree.result
+    n, D = problem.X.shape
+    bound = _error_bound(problem)
+    return Row(
+        case,
+        f"covertype n={n:,} D={D} d={len(problem.A)} rtol={_RTOL:g}",
+        peer_seconds=exact.best,
+        our_seconds=tree.best,
+        our_error=abs(value - exact_value) / n,
+        error_bound=None if bound is None else bound / n,
+        gradient_difference=_nca.difference(gradient, exact_gradient),
+        note=f"the peer is method='exact'; mean objective {exact_value / n:.6f}, "
+        f"by the tree {value / n:.6f}",
+        details={"peer_all_seconds": exact.seconds, "our_all_seconds": tree.seconds}
+        | {"exact_value": exact_value, "tree_value": value, "error_bound_of_sum": bound},
+    )
+
+
+def _exact(problem: Problem) -> tuple[float, np.ndarray]:
+    """Return value and gradient (d, D) over all pairs."""
+    return nca_value_and_grad(problem.A, problem.X, problem.y, method="exact")
+
+
+def _tree(problem: Problem) -> tuple[float, np.ndarray]:
+    """Return value and gradient (d, D) by trees, within the tolerance."""
+    return nca_value_and_grad(problem.A, problem.X, problem.y, method="tree", rtol=_RTOL)
+
+
+def _load_code(problem: Problem) -> None:
+    """Compile all that both ways need, or load it; raise if there is no way by trees."""
+    few = problem._replace(X=problem.X[:_FEW], y=problem.y[:_FEW])
+    _nca.load_code(few)
+    try:
+        for scale in (1.0, 1e-3):  # rows far from each other, and near
+            _tree(few._replace(A=problem.A * scale))
+    except (TypeError, ValueError) as error:  # an unknown argument, or an unknown method
+        raise UnavailableError(f"nca_value_and_grad by method='tree' failed ({error})") from error
+
+
+def _error_bound(problem: Problem) -> float | None:
+    """Return the certified bound of the value's error; None if an evaluation has none."""
+    if "error_bound" not in Evaluation._fields:
+        return None
+    seen: list[Any] = []
+    evaluate = Objective.evaluate
+
+    def remembering(*args: Any, **kwargs: Any) -> Evaluation:
+        seen.append(evaluate(*args, **kwargs))
+        return seen[-1]
+
+    # The function for everyone returns value and gradient only.
+    with patch.object(Objective, "evaluate", remembering):
+        _tree(problem)
+    return float(seen[-1].error_bound) if seen else None
+
+
+CASES = {"standardised": standardised, "raw": raw}

@@ -1,0 +1,274 @@
+"""Certified sums of kernels: no input breaks a bound."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastmetric import kernel_sums
+from fastmetric.core.expansion import HIGHEST, log_remainder, make_series
+from fastmetric.learn.sums import KERNELS, KernelSums
+from tests import naive
+
+COMPACT = [kernel for kernel in KERNELS if kernel not in ("gaussian", "exponential")]
+
+
+class Case(NamedTuple):
+    """Weighted points, queries (None: leave one out), and how to sum."""
+
+    X: np.ndarray
+    weights: np.ndarray | None
+    query: np.ndarray | None
+    kernel: str
+    h: float
+    rtol: float
+    atol: float
+    method: str
+
+
+@st.composite
+def cases(draw, max_n=150, max_d=12):
+    """Draw what may break a bound: see the branches."""
+    n, d = draw(st.integers(1, max_n)), draw(st.integers(1, max_d))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    X = rng.standard_normal((n, d))
+    shape = draw(st.sampled_from(["normal", "lattice", "clusters", "line", "one point"]))
+    if shape == "lattice":
+        X = np.round(2 * X) / 2
+    elif shape == "clusters":
+        X += 1e6 * rng.integers(0, 3, (n, 1))
+    elif shape == "line":
+        X = X[:, :1] * np.ones(d)
+    elif shape == "one point":
+        X[:] = X[0]
+    scale = 10.0 ** draw(st.integers(-8, 8))
+    h = 10.0 ** draw(st.floats(-2, 1.5))
+    where = draw(st.sampled_from(["leave one out", "the points", "near", "far"]))
+    query = {
+        "leave one out": None,
+        "the points": X,
+        "near": X[: max(1, n // 2)] + h * rng.standard_normal((max(1, n // 2), d)),
+        "far": X[:7] + 10.0 ** draw(st.floats(0, 3)) * h,
+    }[where]
+    kind = draw(st.sampled_from(["none", "some zero", "wide", "huge"]))
+    weights = {
+        "none": None,
+        "some zero": rng.integers(0, 3, n).astype(float),
+        "wide": 10.0 ** rng.uniform(-140, 140, n),
+        "huge": rng.random(n) * 1e300 / n,
+    }[kind]
+    if weights is not None and weights.max() == 0:
+        weights[0] = 1.0
+    return Case(
+        scale * X,
+        weights,
+        None if query is None else scale * query,
+        draw(st.sampled_from(KERNELS)),
+        scale * h,
+        draw(st.sampled_from([0.0, 1e-12, 1e-6, 1e-3, 0.05, 0.5])),
+        draw(st.sampled_from([0.0, 0.0, 1e-3, 10.0])) * (1e300 / n if kind == "huge" else 1.0),
+        draw(st.sampled_from(["tree", "tree", "exact"])),
+    )
+
+
+def truth(case, stretch=0.0):
+    """Return the log sums (m,) in wide arithmetic, at distances (1 + stretch) as large."""
+    points = case.X if case.query is None else case.query
+    s = naive.sq_distances(points, case.X) / naive.WIDE(case.h) ** 2 * (1 + naive.WIDE(stretch))
+    r = np.sqrt(s)
+    with np.errstate(divide="ignore"):
+        log_k = {"gaussian": -s / 2, "exponential": -r}.get(
+            case.kernel, np.log(naive.density_kernel(case.kernel, r))
+        )
+        if case.query is None:
+            np.fill_diagonal(log_k, -np.inf)
+        if case.weights is not None:
+            log_k = log_k + np.log(case.weights.astype(naive.WIDE))
+        top = np.where(np.isfinite(log_k.max(axis=1)), log_k.max(axis=1), 0)
+        return top + np.log(np.exp(log_k - top[:, None]).sum(axis=1))
+
+
+def log_add(a, b):
+    """Return log(exp(a) + exp(b)), for b = -inf too."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isneginf(b), a, np.logaddexp(a, b))
+
+
+def log_sub(a, b):
+    """Return log(max(0, exp(a) - exp(b)))."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = np.where(a > b, a + np.log1p(-np.exp(np.minimum(b - a, 0))), -np.inf)
+    return np.where(np.isneginf(b), a, gap)
+
+
+def check(case):
+    """Assert the promise and the certificate."""
+    d, eps = case.X.shape[1], np.finfo(case.X.dtype).eps
+    sums = KernelSums(
+        case.X, case.weights, kernel=case.kernel, bandwidth=case.h, leaf_size=16, n_jobs=1
+    )
+    got = sums.log_sums(case.query, rtol=case.rtol, atol=case.atol, method=case.method)
+    exact = truth(case)
+    assert np.all(got.lower <= exact)
+    assert np.all(exact <= got.upper)
+    # A compact kernel loses more than the promise allows where a point is near its rim.
+    slack = (d + 4) * eps if case.kernel in COMPACT else 0.0
+    least, most = (truth(case, slack), truth(case, -slack)) if slack else (exact, exact)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rounding = 8 * eps * (d + np.where(np.isfinite(exact), np.abs(exact), 0))
+        log_atol = np.log(naive.WIDE(case.atol))
+        assert np.all(
+            got.estimate >= log_sub(least + np.log1p(-naive.WIDE(case.rtol)), log_atol) - rounding
+        )
+        assert np.all(
+            got.estimate <= log_add(most + np.log1p(naive.WIDE(case.rtol)), log_atol) + rounding
+        )
+
+
+@settings(max_examples=400)
+@given(cases())
+def test_no_input_breaks_the_promise_or_the_certificate(case):
+    check(case)
+
+
+@pytest.mark.long
+@settings(max_examples=100_000)
+@given(cases())
+def test_no_input_breaks_the_promise_or_the_certificate_in_many_trials(case):
+    check(case)
+
+
+def test_check_can_fail(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 2))
+    case = Case(X, None, None, "gaussian", 0.5, 0.0, 0.0, "tree")
+    check(case)
+    original = KernelSums.log_sums
+
+    def too_coarse(self, query, *, rtol, atol, method):
+        return original(self, query, rtol=0.3, atol=atol, method=method)
+
+    monkeypatch.setattr(KernelSums, "log_sums", too_coarse)
+    with pytest.raises(AssertionError):
+        check(case)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 12])
+def test_large_sets_are_approximated_within_the_tolerance(kernel, d):
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((2000, d)) * np.linspace(1, 3, d)
+    query = X[::9] + 0.1
+    h = 1.5 if d > 3 else 0.5
+    exact = truth(Case(X, None, query, kernel, h, 0, 0, ""))
+    for rtol in (0.0, 1e-4, 1e-2, 0.3):
+        got, lower, upper = kernel_sums(
+            X, query, kernel=kernel, bandwidth=h, rtol=rtol, method="tree", return_bounds=True
+        )
+        assert np.all((lower <= exact) & (exact <= upper))
+        there = np.isfinite(exact)
+        assert np.all(there == np.isfinite(got))
+        # Rounding of a few thousand terms, and of a compact kernel's rim.
+        assert np.all(np.abs(got - exact)[there] <= -np.log1p(-rtol) + 1e-9)
+
+
+def test_a_coarse_tolerance_is_used():
+    X = np.random.default_rng(0).standard_normal((5000, 2))
+    coarse = kernel_sums(X, bandwidth=0.3, rtol=0.1, method="tree")
+    exact = kernel_sums(X, bandwidth=0.3, method="exact")
+    assert np.abs(coarse - exact).max() > 1e-4
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kernel", ["gaussian", "biweight"])
+def test_same_bits_for_every_number_of_threads(kernel, dtype):
+    X = np.random.default_rng(1).standard_normal((3000, 3)).astype(dtype)
+    first = kernel_sums(X, kernel=kernel, bandwidth=0.4, rtol=1e-3, method="tree", n_jobs=1)
+    for n_jobs in (2, 5):
+        again = kernel_sums(
+            X, kernel=kernel, bandwidth=0.4, rtol=1e-3, method="tree", n_jobs=n_jobs
+        )
+        assert np.array_equal(first, again)
+
+
+@pytest.mark.parametrize("h", [0.2, 0.05])
+def test_tails_equal_a_plain_logsumexp(h):
+    X = np.random.default_rng(0).standard_normal((3000, 10))
+    exact = truth(Case(X, None, None, "gaussian", h, 0, 0, ""))
+    for method in ("tree", "exact"):
+        got = kernel_sums(X, bandwidth=h, method=method)
+        assert np.all(np.abs(got - exact) <= 1e-9 * np.abs(exact))
+
+
+def test_log_sums_far_below_the_smallest_float():
+    X = np.random.default_rng(0).standard_normal((500, 3))
+    query = X[:20] + 1414.0  # half the squared distance is about three million
+    exact = truth(Case(X, None, query, "gaussian", 1.0, 0, 0, ""))
+    assert exact.max() < -1e6
+    got = kernel_sums(X, query, rtol=1e-3, method="tree")
+    assert np.all(np.abs(got - exact) <= -np.log1p(-1e-3) + 1e-15 * np.abs(exact) * 8)
+
+
+def test_float32_keeps_the_promise_of_its_precision():
+    X = np.random.default_rng(0).standard_normal((2000, 3)).astype(np.float32)
+    eps = np.finfo(np.float32).eps
+    for query in (None, X[:300] + np.float32(30)):
+        case = Case(X, None, query, "gaussian", 0.5, 0, 0, "")
+        exact = truth(case)
+        for method in ("tree", "exact"):
+            got, lower, upper = kernel_sums(
+                X, query, bandwidth=0.5, rtol=1e-3, method=method, return_bounds=True
+            )
+            assert got.dtype == np.float32
+            assert np.all((lower <= exact) & (exact <= upper))
+            assert np.all(np.abs(got - exact) <= -np.log1p(-1e-3) + 8 * eps * (3 + np.abs(exact)))
+
+
+@pytest.mark.parametrize("d", sorted(HIGHEST))
+def test_remainders_bound_what_the_series_leaves_out(d):
+    """The table against the derivatives themselves, on a grid finer than its own."""
+    series = make_series(d)
+    r = np.linspace(0, 25, 4001)
+    for n in range(2, series.degree + 2):
+        hermite = np.polynomial.hermite_e.HermiteE.basis(n)(r)
+        largest = np.maximum.accumulate(np.abs(hermite))
+        with np.errstate(divide="ignore"):
+            log_values = np.log(largest) - r * r / 2
+        supremum = np.maximum.accumulate(log_values[::-1])[::-1]
+        bound = np.array([log_remainder(series, n, x) for x in r])
+        assert np.all(supremum <= bound + 1e-12)
+        near = r < 19  # beyond, the table ends in a plain power
+        assert np.all(bound[near] <= supremum[near] + 0.02 + r[near] / 16 + 1 / 512)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 4), st.floats(0.01, 1.5), st.integers(0, 2**32 - 1))
+def test_the_series_is_within_its_remainder_at_every_degree(d, radius, seed):
+    rng = np.random.default_rng(seed)
+    direction = rng.standard_normal(d)
+    u = radius * direction / np.linalg.norm(direction)
+    v = rng.standard_normal(d) * rng.choice([0.5, 2.0, 4.0])
+    series = make_series(d)
+    exact = np.exp(-((v - u) ** 2).sum() / 2)
+    along = np.linspace(0, 1, 200)[:, None] * u
+    nearest = np.sqrt(((v - along) ** 2).sum(axis=1).min())
+    hermite = [np.polynomial.hermite_e.HermiteE.basis(k) for k in range(series.degree + 1)]
+    for degree in range(1, series.degree + 1):
+        total = 0.0
+        for a in series.indices[series.indices.sum(axis=1) <= degree]:
+            term = 1.0
+            for k in range(d):
+                term *= u[k] ** a[k] / np.prod(np.arange(1, a[k] + 1)) * hermite[a[k]](v[k])
+            total += term
+        error = abs(total * np.exp(-(v**2).sum() / 2) - exact)
+        factorial = np.prod(np.arange(1.0, degree + 2))
+        bound = (
+            radius ** (degree + 1)
+            / factorial
+            * np.exp(log_remainder(series, degree + 1, max(0.0, nearest - radius / 100)))
+        )
+        assert error <= bound + 1e-14
