@@ -104,7 +104,7 @@ def mlpack(problem: Problem, rtol: float = 0.0) -> np.ndarray:
 def _mlpack_kde() -> Callable[..., Any]:
     """Return mlpack's function, imported late: it is the one peer that may be missing."""
     if importlib.util.find_spec("mlpack") is None:
-        raise UnavailableError('mlpack is not installed; pip install "fastmetric[bench]"')
+        raise UnavailableError("mlpack is not installed (pip install mlpack)")
     from mlpack import kde
 
     return kde

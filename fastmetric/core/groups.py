@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmetric._jit import compiled, exact_order
 from fastmetric.core.exp import exp, exp64
-from fastmetric.core.expansion import add_series
+from fastmetric.core.expansion import Series, add_series
 from fastmetric.core.kernels import (
     EPANECHNIKOV,
     EXPONENTIAL,
@@ -17,7 +17,9 @@ from fastmetric.core.kernels import (
     has_tails,
     kernel_value,
 )
+from fastmetric.core.nodes import Nodes
 from fastmetric.core.registers import ROWS, sq_distances
+from fastmetric.core.tree import Tree
 
 GROUP = 48  # the largest group of queries; a multiple of ROWS
 LONGEST = 576  # points that a group is summed over at once; a multiple of UNIT
@@ -30,11 +32,11 @@ SLACK = 1e-12
 class Reference(NamedTuple):
     """The points that are summed over, as a tree."""
 
-    tree: tuple  # Tree
+    tree: Tree
     panels: np.ndarray  # (N / width, d, width), the tree's points
     point_weights: np.ndarray  # (N,), float64, in tree order, 0 for padding
-    nodes: tuple  # Nodes
-    series: tuple  # Series
+    nodes: Nodes
+    series: Series
 
 
 class Rule(NamedTuple):

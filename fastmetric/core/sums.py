@@ -44,7 +44,7 @@ from fastmetric.core.kernels import (
 )
 from fastmetric.core.tree import DEEPEST
 
-_OPEN, _CONSTANT, _CENTROID, _SERIES = 0, 1, 2, 3  # what is done with a node
+OPEN, CONSTANT, CENTROID, SERIES = 0, 1, 2, 3  # what is done with a node
 _LEAST_SHARE = 0.005  # of what is left over, for a node of however little weight
 
 
@@ -88,7 +88,7 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     nodes = ref.nodes
     weight, scatter = nodes.weights[node], nodes.scatters[node]
     if scatter == 0.0:
-        return _CENTROID, 1, 0.0
+        return CENTROID, 1, 0.0
     inverse_h2 = 2 * rule.factor if rule.code == GAUSSIAN else rule.factor
     spread = 0.5 * scatter * inverse_h2
     error = spread * _curvature(rule.code, s_lo, s_hi, k_lo) * (1 + SLACK)
@@ -97,13 +97,13 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         shake = nodes.offsets[node] * np.sqrt(inverse_h2)
         error += weight * shake * _steepness(rule.code, s_hi, k_lo)
         if error <= allowed:
-            return _CENTROID, 1, error
+            return CENTROID, 1, error
     if rule.code != GAUSSIAN or nodes.coefficients.shape[1] == 0:
-        return _OPEN, 0, 0.0
+        return OPEN, 0, 0.0
     inverse_h = np.sqrt(inverse_h2)
     radius = nodes.radii[node] * inverse_h
     if radius > 3.0:
-        return _OPEN, 0, 0.0
+        return OPEN, 0, 0.0
     center = center_distance(group, nodes.centers[node]) * inverse_h
     r = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
     highest = ref.series.degree
@@ -114,7 +114,7 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     reach = max(center, radius)
     log_terms = group.shift + radius * reach - reach * reach / 2
     if log_terms > 300.0:
-        return _OPEN, 0, 0.0
+        return OPEN, 0, 0.0
     rounding = 1e-14 * weight * exp64(log_terms)
     for p in range(2, highest + 1):
         log_error = (
@@ -126,8 +126,8 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         if log_error <= log_allowed:
             error = exp64(log_error) * (1 + SLACK) + rounding
             if error <= allowed:
-                return _SERIES, p, error
-    return _OPEN, 0, 0.0
+                return SERIES, p, error
+    return OPEN, 0, 0.0
 
 
 @compiled
@@ -140,12 +140,14 @@ def _least(totals):
 
 
 @exact_order
-def _sum_group(group, ref, rule, roots):
-    """Sum a group over the trees of `roots`; return the error that each of its sums may have."""
-    tree, nodes = ref.tree, ref.nodes
-    stack = np.empty(roots.size + DEEPEST, np.int64)
-    height = roots.size
-    stack[:height] = roots
+def sum_group(group, ref, rule, roots, visits):
+    """Sum a group over the trees of `roots`; return the error that each of its sums may have.
+
+    Writes the nodes that were not opened, with what was done, into `visits` (4 node + how) and
+    returns their number, too, if there is room for all nodes.
+    """
+    tree, nodes, visited = ref.tree, ref.nodes, 0
+    stack, height = _first_stack(group, tree, roots)
     spent, certain, left = 0.0, 0.0, nodes.weights[roots].sum()
     atol = rule.atol * exp64(min(group.shift, 700.0))
     while height > 0:
@@ -160,7 +162,7 @@ def _sum_group(group, ref, rule, roots):
         if s_lo >= 1 and not has_tails(rule.code):
             left -= weight
             continue
-        how = _OPEN
+        how = OPEN
         if not holds_self:
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
@@ -170,27 +172,41 @@ def _sum_group(group, ref, rule, roots):
             )
             error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
             if error <= allowed:
-                how = _CONSTANT
+                how = CONSTANT
                 for i in range(group.totals.size):
                     group.totals[i] += 0.5 * weight * (k_lo + k_hi)
             else:
                 how, degree, error = _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi)
-                if how == _CENTROID:
+                if how == CENTROID:
                     add_centroid(group, ref, rule, node)
-                elif how == _SERIES:
+                elif how == SERIES:
                     add_field(group, ref, rule, node, degree)
-            if how != _OPEN:
+            if how != OPEN:
                 spent += error
                 certain += weight * k_hi * (1 - SLACK)
                 left -= weight
-        if how == _OPEN and first >= 0:
+        if how == OPEN and first >= 0:
             height = _push(stack, height, group, tree, first)
             continue
-        if how == _OPEN:
+        if how == OPEN:
             add_leaf(group, ref, rule, start, stop)
             left -= weight
         certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
-    return spent
+        if visits.size > 0:
+            visits[visited] = 4 * node + how
+            visited += 1
+    return spent, visited
+
+
+@compiled
+def _first_stack(group, tree, roots):
+    """Return a stack with the roots, the nearest on top, and its height."""
+    stack = np.empty(roots.size + DEEPEST, np.int64)
+    far = np.empty(roots.size)
+    for i in range(roots.size):
+        far[i], _ = box_distances(group, tree.lower[roots[i]], tree.upper[roots[i]])
+    stack[: roots.size] = roots[np.argsort(-far, kind="mergesort")]
+    return stack, roots.size
 
 
 @compiled
@@ -225,7 +241,7 @@ def group_sums(queries, ref, rule, roots, exact, first, last):
     Over the trees that begin at the nodes `roots`; `exact`: pair by pair.
     """
     sums = np.empty(queries.stops[last - 1] - queries.starts[first])
-    errors = np.zeros(last - first)
+    errors, no_visits = np.zeros(last - first), np.empty(0, np.int64)
     for g in range(first, last):
         group = make_group(queries, g, ref)
         if exact:
@@ -234,43 +250,49 @@ def group_sums(queries, ref, rule, roots, exact, first, last):
                 for start in range(ref.tree.starts[root], stop, LONGEST):
                     add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
         else:
-            errors[g - first] = _sum_group(group, ref, rule, roots)
+            errors[g - first], _ = sum_group(group, ref, rule, roots, no_visits)
         at = queries.starts[g] - queries.starts[first]
         sums[at : at + group.totals.size] = group.totals
     return sums, errors
 
 
 @compiled
-def largest_exponents(queries, ref, rule, log_weights):
-    """Return max_j (log w_j - t_j) with k = exp(-t), over the points but the query, (m,)."""
-    largest = np.empty(queries.rows.shape[0])
-    for i in range(largest.size):
-        largest[i] = _largest_exponent(ref, rule, queries.rows[i], queries.selves[i], log_weights)
+def largest_exponents(queries, ref, rule, roots, log_weights, first, last):
+    """Return max_j (log w_j - t_j), k = exp(-t), over all points but the query itself.
+
+    For the queries first:last, over the trees of `roots`.
+    """
+    largest = np.empty(last - first)
+    for i in range(first, last):
+        best = -np.inf
+        for root in roots:
+            best = _largest_exponent(
+                ref, rule, root, queries.rows[i], queries.selves[i], log_weights, best
+            )
+        largest[i - first] = best
     return largest
 
 
 @compiled
-def _largest_exponent(ref, rule, q, self_index, log_weights):
-    """Return max_j (log w_j - t_j) over the points but `self_index`.
+def _largest_exponent(ref, rule, root, q, self_index, log_weights, best):
+    """Return the larger of `best` and max_j (log w_j - t_j) over the points but `self_index`.
 
     Depth first, near nodes first; a node cannot beat its weight at its nearest corner.
     """
-    tree, best = ref.tree, -np.inf
+    tree = ref.tree
     stack = np.empty(DEEPEST, np.int64)
-    stack[0], height = 0, 1
+    stack[0], height = root, 1
     while height > 0:
         height -= 1
         node = stack[height]
-        bound = np.log(ref.nodes.weights[node]) - exponent(
-            rule.code, rule.factor * _point_distance(tree, node, q)
-        )
-        if bound < best:
+        near = exponent(rule.code, rule.factor * _point_distance(tree, node, q))
+        if np.log(ref.nodes.weights[node]) - near < best:
             continue
         first = tree.children[node]
         if first >= 0:
             a, b = _point_distance(tree, first, q), _point_distance(tree, first + 1, q)
-            near = first if a <= b else first + 1
-            stack[height], stack[height + 1] = 2 * first + 1 - near, near
+            nearer = first if a <= b else first + 1
+            stack[height], stack[height + 1] = 2 * first + 1 - nearer, nearer
             height += 2
             continue
         for j in range(tree.starts[node], tree.stops[node]):

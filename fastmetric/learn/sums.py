@@ -8,24 +8,20 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core import groups
-from fastmetric.core.exp import LOWEST, LOWEST_32
 from fastmetric.core.expansion import make_series
+from fastmetric.core.groups import GROUP, LONGEST, Queries, Reference, Rule
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
 from fastmetric.core.nodes import empty_nodes, summarise
 from fastmetric.core.registers import make_panels, panel_width
-from fastmetric.core.sums import group_sums, largest_exponents
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
+from fastmetric.learn.totals import Walk, group_starts, totals
 from fastmetric.learn.trees import build_tree
 
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
 
-# A sum below this has lost terms to underflow: it is taken relative to its largest term.
-_FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
-_UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
-_GROUPS = 16  # of queries in a task
+_LARGEST = -np.log(np.finfo(float).tiny)
 _NODES = 500  # in a task
 _ROOT = np.array([0])
 
@@ -65,7 +61,7 @@ class KernelSums:
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
         self._kept = np.flatnonzero(weights > 0)
         self._unit = float(weights.max())
-        self._tree = build_tree(X[self._kept], min(leaf_size, groups.LONGEST), n_jobs)
+        self._tree = build_tree(X[self._kept], min(leaf_size, LONGEST), n_jobs)
         self._weights = (weights[self._kept] / weights.max())[self._tree.order]
         self.set_bandwidth(bandwidth)
 
@@ -89,7 +85,7 @@ class KernelSums:
             for _ in engine.run(task, parts, n_jobs=self.n_jobs):
                 pass
         panels = make_panels(rows, d, panel_width(rows.dtype))
-        self._reference = groups.Reference(tree, panels, weights, nodes, series)
+        self._reference = Reference(tree, panels, weights, nodes, series)
 
     def log_sums(
         self,
@@ -111,44 +107,34 @@ class KernelSums:
         eps = float(np.finfo(self.X.dtype).eps)
         atol = min(atol / self._unit, 1e300)
         # Without a tolerance, as much is left out as rounding loses anyway.
-        rule = groups.Rule(self.code, self._factor, max(rtol, eps / 2), atol)
-        estimate, *ends = self._log_sums(queries, rule, exact, label)
+        rule = Rule(self.code, self._factor, max(rtol, eps / 2), atol)
+        walk = Walk(self._reference, rule, _ROOT, exact, self.n_jobs, label)
+        estimate, *ends = self._log_sums(queries, walk)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
             # kernel: the bounds are those of distances that much larger and smaller.
             slack = (self.X.shape[1] + 4) * eps
             for k, sign in enumerate((1, -1)):
                 moved = rule._replace(factor=rule.factor * (1 + sign * slack))
-                ends[k] = self._log_sums(queries, moved, exact, label)[1 + k]
+                ends[k] = self._log_sums(queries, walk._replace(rule=moved))[1 + k]
         out = np.empty((3, len(order)))
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
             n, d = self._tree.rows.shape
-            size = np.where(np.isfinite(out), np.abs(out), 0).max(axis=0) + d + np.log2(n + 1)
+            # Exponents are rounded, and those are relative to the largest weight.
+            exponents = np.maximum(np.abs(out), np.abs(out - np.log(self._unit)))
+            size = np.where(np.isfinite(out), exponents, 0).max(axis=0) + d + np.log2(n + 1)
             out[1] -= 8 * eps * size
             out[2] += 8 * eps * size
         return LogSums(*out)
 
-    def _log_sums(
-        self, queries: groups.Queries, rule: groups.Rule, exact: bool, label: str | None
-    ) -> list[np.ndarray]:
+    def _log_sums(self, queries: Queries, walk: Walk) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""
-        total, error = self._sum(queries, rule, exact, label)
-        shift = np.zeros(len(total))
-        least = _FAINT[self.X.dtype]
-        faint = np.flatnonzero(total < least)
-        if has_tails(self.code) and faint.size and rule.atol < least:
-            total[faint], error[faint], shift[faint] = self._sum_faint(
-                queries, faint, rule, exact, label
-            )
+        found = totals(queries, walk)
+        whole = found._replace(total=found.total * self._unit, error=found.error * self._unit)
         # The unit is taken in before the log where it can be: logs of opposite sign cancel.
-        lost = self._weights.sum() * _UNDERFLOW[self.X.dtype] if has_tails(self.code) else 0.0
-        parts = np.array([total, np.maximum(total - error, 0), total + error + lost])
-        with np.errstate(divide="ignore", over="ignore"):
-            whole = np.log(parts * self._unit)
-            apart = np.log(parts) + np.log(self._unit)
-        safe = np.abs(whole) < -np.log(np.finfo(float).tiny)
-        return list(np.where(safe, whole, apart) - shift)
+        apart, logs = found.logs() + np.log(self._unit), whole.logs()
+        return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
 
     def _is_exact(self, method: str) -> bool:
         """Return whether all pairs are summed: a choice by sizes alone."""
@@ -157,59 +143,22 @@ class KernelSums:
             return n < 1000 or d > 30
         return method == "exact"
 
-    def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, groups.Queries]:
+    def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
         """Return the caller's row of each query, and the queries, grouped."""
         whole = len(self._kept) == len(self.X)
         points = self.X if query is None else query.astype(self.X.dtype, copy=False)
         if whole and (query is None or np.array_equal(points, self.X)):
             tree = self._tree
         else:
-            tree = build_tree(points, groups.GROUP, self.n_jobs)
+            tree = build_tree(points, GROUP, self.n_jobs)
         selves = np.full(len(points), -1)
         if query is None:
             place = np.full(len(points), -1)
             place[self._kept[self._tree.order]] = np.arange(len(self._kept))
             selves = place[tree.order]
-        starts = _group_starts(tree)
+        starts = group_starts(tree)
         stops = np.append(starts[1:], len(points))
-        return tree.order, groups.Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
-
-    def _sum(
-        self, queries: groups.Queries, rule: groups.Rule, exact: bool, label: str | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return sums and errors of the queries (m,), in their own order."""
-        count = len(queries.starts)
-        parts = list(pairwise([*range(0, count, _GROUPS), count]))
-        total, error = np.empty(len(queries.rows)), np.empty(len(queries.rows))
-
-        def task(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-            return group_sums(queries, self._reference, rule, _ROOT, exact, *part)
-
-        results = engine.run(task, parts, n_jobs=self.n_jobs, label=label)
-        for (first, last), (values, errors) in zip(parts, results, strict=True):
-            lengths = queries.stops[first:last] - queries.starts[first:last]
-            rows = slice(queries.starts[first], queries.stops[last - 1])
-            total[rows], error[rows] = values, np.repeat(errors, lengths)
-        return total, error
-
-    def _sum_faint(
-        self,
-        queries: groups.Queries,
-        faint: np.ndarray,
-        rule: groups.Rule,
-        exact: bool,
-        label: str | None,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return sums, errors and shifts of queries one by one, relative to their largest term."""
-        alone = np.arange(len(faint))
-        queries = groups.Queries(
-            queries.rows[faint], queries.selves[faint], alone, alone + 1, np.zeros(len(faint))
-        )
-        log_weights = np.log(self._weights)
-        shift = -largest_exponents(queries, self._reference, rule, log_weights)
-        shift[~np.isfinite(shift)] = 0  # nothing to sum at all
-        total, error = self._sum(queries._replace(shifts=shift), rule, exact, label)
-        return total, error, shift
+        return tree.order, Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
 
 
 def _levels(tree: Tree) -> list[range]:
@@ -219,11 +168,3 @@ def _levels(tree: Tree) -> list[range]:
         inner = np.count_nonzero(tree.children[levels[-1].start : levels[-1].stop] >= 0)
         levels.append(range(levels[-1].stop, levels[-1].stop + 2 * inner))
     return levels
-
-
-def _group_starts(tree: Tree) -> np.ndarray:
-    """Return where groups of queries begin: the leaves, cut to at most GROUP points."""
-    leaves = tree.children < 0
-    starts, stops = np.sort(tree.starts[leaves]), np.sort(tree.stops[leaves])
-    pieces = [np.arange(*ends, groups.GROUP) for ends in zip(starts, stops, strict=True)]
-    return np.concatenate(pieces)

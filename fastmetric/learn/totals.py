@@ -1,0 +1,103 @@
+"""Totals of groups of queries over trees, on all cores, at any scale."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core.exp import LOWEST, LOWEST_32
+from fastmetric.core.groups import GROUP, Queries, Reference, Rule
+from fastmetric.core.kernels import has_tails
+from fastmetric.core.sums import group_sums, largest_exponents
+from fastmetric.core.tree import Tree
+
+# A total below this has lost terms to underflow: it is taken relative to its largest term.
+FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
+_UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
+_GROUPS = 16  # of queries in a task
+_QUERIES = 2000  # in a task that looks for their largest terms
+
+
+class Totals(NamedTuple):
+    """Sums of the queries (m,), each times exp(shift), and how far the true ones may be off."""
+
+    total: np.ndarray
+    error: np.ndarray
+    shift: np.ndarray
+
+    def logs(self) -> np.ndarray:
+        """Return the logs of the sums and of their certified bounds (3, m), but for rounding."""
+        parts = [self.total, np.maximum(self.total - self.error, 0), self.total + self.error]
+        with np.errstate(divide="ignore"):
+            return np.log(parts) - self.shift
+
+
+class Walk(NamedTuple):
+    """Which trees are summed over, and how."""
+
+    reference: Reference
+    rule: Rule
+    roots: np.ndarray
+    exact: bool = False
+    n_jobs: int | None = None
+    label: str | None = None
+
+
+def group_starts(tree: Tree) -> np.ndarray:
+    """Return where groups of queries begin: the leaves, cut to at most GROUP points."""
+    leaves = tree.children < 0
+    starts, stops = np.sort(tree.starts[leaves]), np.sort(tree.stops[leaves])
+    return np.concatenate([np.arange(*ends, GROUP) for ends in zip(starts, stops, strict=True)])
+
+
+def single(queries: Queries, chosen: np.ndarray, shifts: np.ndarray) -> Queries:
+    """Return some of the queries, each a group of its own."""
+    alone = np.arange(len(chosen))
+    return Queries(queries.rows[chosen], queries.selves[chosen], alone, alone + 1, shifts)
+
+
+def totals(queries: Queries, walk: Walk) -> Totals:
+    """Return the totals of all queries; faint ones relative to their largest term."""
+    total, error = _plain_totals(queries, walk)
+    shift = np.zeros(len(total))
+    code, dtype = walk.rule.code, walk.reference.tree.rows.dtype
+    if has_tails(code):
+        faint = np.flatnonzero(total < FAINT[dtype])
+        if faint.size and walk.rule.atol < FAINT[dtype]:
+            shift[faint] = _shifts(single(queries, faint, shift[faint]), walk)
+            total[faint], error[faint] = _plain_totals(single(queries, faint, shift[faint]), walk)
+        error += walk.reference.nodes.weights[walk.roots].sum() * _UNDERFLOW[dtype]
+    return Totals(total, error, shift)
+
+
+def _plain_totals(queries: Queries, walk: Walk) -> tuple[np.ndarray, np.ndarray]:
+    """Return totals and errors of the queries (m,), with the shifts that they have."""
+    count = len(queries.starts)
+    parts = list(pairwise([*range(0, count, _GROUPS), count]))
+    total, error = np.empty(len(queries.rows)), np.empty(len(queries.rows))
+
+    def task(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        return group_sums(queries, walk.reference, walk.rule, walk.roots, walk.exact, *part)
+
+    results = engine.run(task, parts, n_jobs=walk.n_jobs, label=walk.label)
+    for (first, last), (values, errors) in zip(parts, results, strict=True):
+        lengths = queries.stops[first:last] - queries.starts[first:last]
+        rows = slice(queries.starts[first], queries.stops[last - 1])
+        total[rows], error[rows] = values, np.repeat(errors, lengths)
+    return total, error
+
+
+def _shifts(queries: Queries, walk: Walk) -> np.ndarray:
+    """Return what makes the largest term of every query 1, in the exponent (m,)."""
+    log_weights = np.log(walk.reference.point_weights)
+    parts = list(pairwise([*range(0, len(queries.rows), _QUERIES), len(queries.rows)]))
+
+    def task(part: tuple[int, int]) -> np.ndarray:
+        return largest_exponents(queries, walk.reference, walk.rule, walk.roots, log_weights, *part)
+
+    shift = -np.concatenate(list(engine.run(task, parts, n_jobs=walk.n_jobs, label=walk.label)))
+    shift[~np.isfinite(shift)] = 0  # nothing to sum at all
+    return shift
