@@ -20,12 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn import starts
 from fastmetric.learn.linear import project
-from fastmetric.learn.objective import Objective
+from fastmetric.learn.objective import Evaluation, Objective, resolve_method
 from fastmetric.learn.posterior import class_posteriors
 from fastmetric.learn.solvers import Outcome, Step, lbfgs
 
 _KERNELS = ("gaussian",)
-_METHODS = ("auto", "exact")
+_METHODS = ("auto", "exact", "tree")
 _SOLVERS = ("auto", "lbfgs")
 
 
@@ -37,6 +37,7 @@ def nca_value_and_grad(
     kernel: str = "gaussian",
     rows: Any = None,
     method: str = "exact",
+    rtol: float = 0.0,
     n_jobs: int | None = None,
 ) -> tuple[float, np.ndarray]:
     """Return the NCA objective sum_i P_i and its gradient with respect to A.
@@ -57,8 +58,11 @@ def nca_value_and_grad(
     rows : array-like of int, default=None
         The rows i to sum over, each against all rows j; None: all. A row given twice counts
         twice.
-    method : {"exact"}, default="exact"
-        How sums over pairs are computed.
+    method : {"exact", "tree", "auto"}, default="exact"
+        How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
+        with certified error; "auto" picks by size. Chosen `rows` are always summed exactly.
+    rtol : float, default=0.0
+        The relative error that a tree may make in each class sum.
     n_jobs : int or None, default=None
         Number of threads; None: all cores (one inside a worker process), -1: all cores. The
         result does not depend on it, to the last bit.
@@ -80,12 +84,14 @@ def nca_value_and_grad(
     (1.952239, array([[0.276424]]))
     """
     _validate.choice("kernel", kernel, _KERNELS)
-    _validate.choice("method", method, ("exact",))
+    _validate.choice("method", method, _METHODS)
+    _validate.tolerances(rtol, 0.0)
     n_jobs = _validate.jobs(n_jobs)
     X, y = _validate.labelled_arrays(X, y)
     A = _validate.transformation(A, X.shape[1])
     rows = None if rows is None else _validate.row_indices(rows, len(X))
-    value, gradient = Objective(X, y, n_jobs).evaluate(A, rows)
+    problem = Objective(X, y, n_jobs, method=resolve_method(method, len(X), len(A)), rtol=rtol)
+    value, gradient, _ = problem.evaluate(A, rows)
     return value, gradient
 
 
@@ -106,8 +112,12 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         `init` array.
     kernel : {"gaussian"}, default="gaussian"
         The kernel of the squared distance in the projected space.
-    method : {"auto", "exact"}, default="auto"
-        How sums over pairs are computed; "auto" is "exact".
+    method : {"auto", "exact", "tree"}, default="auto"
+        How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
+        with certified error. "auto" takes trees where they are faster: rtol > 0, two or
+        three components and many rows.
+    rtol : float, default=0.0
+        The relative error that a tree may make in each class sum; see `error_bound_`.
     solver : {"auto", "lbfgs"}, default="auto"
         The optimiser; "auto" is "lbfgs", L-BFGS on all rows.
     init : {"auto", "rca", "lda", "pca", "identity", "random"} or array, default="auto"
@@ -144,6 +154,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         The classes, sorted.
     objective_ : float
         The mean of P_i over the training rows, without the penalty.
+    error_bound_ : float
+        How far the true mean may be from `objective_`, certified; 0 for exact sums, but for
+        rounding.
     history_ : dict of ndarray
         One entry for the start and for each iteration: "objective" (mean of P_i),
         "gradient_norm" (largest entry, of the penalised sum), "seconds", "evaluations".
@@ -182,6 +195,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         *,
         kernel: str = "gaussian",
         method: str = "auto",
+        rtol: float = 0.0,
         solver: str = "auto",
         init: Any = "auto",
         alpha: float = 0.0,
@@ -196,6 +210,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         self.n_components = n_components
         self.kernel = kernel
         self.method = method
+        self.rtol = rtol
         self.solver = solver
         self.init = init
         self.alpha = alpha
@@ -226,7 +241,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
             d, init = self._check_start(X, len(classes))
-            problem = Objective(X, y, self.n_jobs)
+            method = resolve_method(self.method, len(X), d)
+            problem = Objective(X, y, self.n_jobs, method=method, rtol=self.rtol)
             outcome = self._maximise(problem, self._start(init, d, problem))
             self._store(outcome, problem, classes)
         if outcome.interrupted:
@@ -310,6 +326,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         _validate.choice("kernel", self.kernel, _KERNELS)
         _validate.choice("method", self.method, _METHODS)
         _validate.choice("solver", self.solver, _SOLVERS)
+        _validate.tolerances(self.rtol, 0.0)
         _validate.number("alpha", self.alpha)
         _validate.number("tol", self.tol)
         _validate.integer("max_iter", self.max_iter, 1)
@@ -347,10 +364,12 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         """Run the solver from `start`, with a line per iteration if verbose."""
         n = len(problem.X)
         if self.verbose:
-            print(f"[NCA] exact, lbfgs: {n} rows, {start.shape[1]} features to {len(start)}")
+            print(
+                f"[NCA] {problem.method}, lbfgs: {n} rows, {start.shape[1]} features to {len(start)}"
+            )
             print("[NCA] iteration   objective    gradient   seconds", flush=True)
 
-        def value_and_grad(A: np.ndarray, n_iter: int) -> tuple[float, np.ndarray]:
+        def value_and_grad(A: np.ndarray, n_iter: int) -> Evaluation:
             return problem.evaluate(A, label=f"iteration {n_iter}" if self.verbose else None)
 
         def on_step(step: Step) -> None:
@@ -376,6 +395,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         self.components_ = outcome.last.A.astype(problem.X.dtype)
         self.classes_ = classes
         self.objective_ = outcome.last.value / n
+        self.error_bound_ = outcome.last.error_bound / n
         self.history_ = outcome.history | {"objective": outcome.history["objective"] / n}
         self.n_iter_ = outcome.last.n_iter
         self._n_features_out = len(self.components_)

@@ -17,6 +17,7 @@ from fastmetric.core import pairs
 from fastmetric.core.blocks import row_blocks, symmetric_blocks
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.tiles import Points, add_pulls, make_points, no_pulls, pulled
+from fastmetric.learn.forest import Forest
 from fastmetric.learn.linear import column_means, cross_product, project
 
 # A sum of unshifted kernels below this has lost digits to underflow: such a row is faint,
@@ -33,14 +34,36 @@ class Evaluation(NamedTuple):
 
     value: float
     gradient: np.ndarray  # (d, D), float64
+    error_bound: float = 0.0  # certified: how far the value is from the true one, but for rounding
+
+
+def resolve_method(method: str, n: int, d: int) -> str:
+    """Return "exact" or "tree": for "auto" by sizes alone.
+
+    Trees pay in few dimensions, from a few thousand rows on.
+    """
+    if method != "auto":
+        return method
+    return "tree" if d <= 3 and n >= 20_000 else "exact"
 
 
 class Objective:
     """NCA's objective on one data set: rows sorted by class once, evaluated at many A."""
 
-    def __init__(self, X: np.ndarray, y: np.ndarray, n_jobs: int | None = None) -> None:
-        """Take the data X (n, D), a float array, and class numbers y (n,), 0-based."""
-        self.X, self.n_jobs = X, n_jobs
+    def __init__(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        n_jobs: int | None = None,
+        *,
+        method: str = "exact",
+        rtol: float = 0.0,
+    ) -> None:
+        """Take the data X (n, D), a float array, and class numbers y (n,), 0-based.
+
+        `method` is "exact" or "tree", with class sums within `rtol`.
+        """
+        self.X, self.n_jobs, self.method, self.rtol = X, n_jobs, method, rtol
         self.center = column_means(X, n_jobs)
         self.order = np.argsort(y, kind="stable")
         self.offsets = np.concatenate([[0], np.cumsum(np.bincount(y))])
@@ -63,10 +86,14 @@ class Objective:
     ) -> Evaluation:
         """Return sum P_i over `rows` (all if None, repeats count) and its gradient at A (d, D)."""
         with engine.one_thread_blas():
-            points = make_points(self.project(A))
-            if rows is None:
-                value, U = self._all_rows(points, label)
+            Z = self.project(A)
+            error_bound = 0.0
+            if rows is None and self.method == "tree":
+                value, U, error_bound = self._by_trees(Z, label)
+            elif rows is None:
+                value, U = self._all_rows(make_points(Z), label)
             else:
+                points = make_points(Z)
                 place = np.empty_like(self.order)
                 place[self.order] = np.arange(len(place))
                 chosen, counts = np.unique(place[rows], return_counts=True)
@@ -74,7 +101,19 @@ class Objective:
             unsorted = np.empty_like(U, dtype=self.X.dtype)
             unsorted[self.order] = 2 * U
             gradient = cross_product(unsorted, self.X, self.center, self.n_jobs)
-        return Evaluation(value, gradient)
+        return Evaluation(value, gradient, error_bound)
+
+    def _by_trees(self, Z: np.ndarray, label: str | None) -> tuple[float, np.ndarray, float]:
+        """Return sum P_i over all rows, U (n, d), and the certified error of the sum."""
+        forest = Forest(Z, self.offsets, self.n_jobs)
+        own, other = forest.log_sums(self.rtol, label)
+        p_own, p_other = expit(own[0] - other[0]), expit(other[0] - own[0])
+        # P is largest with the own class at its upper and the others at their lower bound.
+        lowest, highest = expit(own[1] - other[2]), expit(own[2] - other[1])
+        error_bound = float(np.maximum(p_own - lowest, highest - p_own).sum())
+        log_total = np.logaddexp(own[0], other[0])
+        U = forest.scatter(log_total, -p_other, p_own, self.rtol, label)
+        return float(p_own.sum()), U, error_bound
 
     def _all_rows(self, points: Points, label: str | None) -> tuple[float, np.ndarray]:
         """Return sum P_i over all rows and U (n, d) [CCK-6]: symmetric blocks, faint rows apart."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-Function = Callable[[np.ndarray, int], tuple[float, np.ndarray]]
+Function = Callable[[np.ndarray, int], tuple[float, np.ndarray, float]]
 
 
 class Step(NamedTuple):
@@ -18,6 +18,7 @@ class Step(NamedTuple):
     n_iter: int
     A: np.ndarray
     value: float  # without the penalty
+    error_bound: float  # of the value
     gradient_norm: float  # largest entry, with the penalty
     seconds: float  # since the solver began
     evaluations: int  # since the solver began
@@ -45,11 +46,11 @@ class _Recorder:
     def evaluate(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus the penalised value and minus its gradient, flat."""
         A, n_iter = flat.reshape(self.shape).copy(), len(self.steps)
-        value, gradient = self.function(A, n_iter)
+        value, gradient, error_bound = self.function(A, n_iter)
         gradient = gradient - 2 * self.alpha * A
         self.evaluations += 1
         seconds, largest = time.perf_counter() - self.began, float(np.abs(gradient).max())
-        self.latest = Step(n_iter, A, value, largest, seconds, self.evaluations)
+        self.latest = Step(n_iter, A, value, error_bound, largest, seconds, self.evaluations)
         if n_iter == 0:
             self.accept()
         return self.alpha * float(np.sum(A * A)) - value, -gradient.ravel()
@@ -80,7 +81,8 @@ def lbfgs(
 ) -> Outcome:
     """Maximise function(A, n_iter) - alpha ‖A‖² from `start` (d, D).
 
-    The function returns its value and gradient; n_iter is only for its messages.
+    The function returns its value, its gradient and a bound of the value's error; n_iter is
+    only for its messages.
     `tol` is SciPy's: the run ends when the relative gain or the largest entry of the gradient
     falls below it. A StopIteration from `on_step` ends it too. Ctrl-C ends it at the last
     accepted step, if there is one after the start.

@@ -1,0 +1,179 @@
+"""NCA's class sums and their gradient by trees, one per class, in the projected space.
+
+Rows of one class are neighbours in their own tree, and walk in groups over that tree (own
+class, each row left out) and over all the other trees (other classes). The sums of a group
+come with a bound of their error, which makes a certificate for the objective [SUM-5].
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core.expansion import make_series
+from fastmetric.core.groups import Queries, Reference, Rule
+from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.nodes import empty_nodes, summarise
+from fastmetric.core.pulls import group_pulls, share_out
+from fastmetric.core.registers import make_panels, panel_width
+from fastmetric.core.tiles import ALIGN
+from fastmetric.core.tree import UNIT, Tree
+from fastmetric.learn.totals import Walk, group_starts, single, totals
+from fastmetric.learn.trees import build_tree
+
+_PARTS = 32  # tasks of the scatter at most: each returns an array over all points
+
+
+class ClassSums(NamedTuple):
+    """Logs of the sums (n,) over the own class and over the others, with bounds (3, n) each."""
+
+    own: np.ndarray
+    other: np.ndarray
+
+
+class Forest:
+    """The trees of all classes over projected rows Z (n, d), sorted by class."""
+
+    def __init__(self, Z: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None) -> None:
+        """Take class c as the rows offsets[c]:offsets[c + 1], none of them empty."""
+        self.n_jobs, self.offsets = n_jobs, offsets
+        trees = [build_tree(Z[a:b], n_jobs=n_jobs) for a, b in pairwise(offsets)]
+        # Every tree begins with a new panel; what lies between is never read.
+        sizes = np.diff(offsets)
+        bases = np.concatenate([[0], np.cumsum(sizes + -sizes % UNIT)])
+        self.roots = np.concatenate([[0], np.cumsum([len(tree.starts) for tree in trees])])
+        rows = np.zeros((bases[-1] + -bases[-1] % ALIGN, Z.shape[1]), Z.dtype)
+        self.places = np.empty(len(Z), np.intp)  # of the sorted rows in the forest
+        for a, base, tree in zip(offsets, bases, trees, strict=False):
+            rows[base : base + len(tree.rows)] = tree.rows
+            self.places[a + tree.order] = base + np.arange(len(tree.rows))
+        forest = _planted(trees, rows, bases, self.roots)
+        self.reference = self._summarised(forest)
+        self.cols = np.ascontiguousarray(rows.T)
+        self.queries = [self._class_queries(c, tree) for c, tree in enumerate(trees)]
+
+    def _summarised(self, tree: Tree) -> Reference:
+        """Return the forest with its nodes summarised, by centroids only."""
+        d, weights = tree.rows.shape[1], np.ones(len(tree.rows))
+        series = make_series(d)
+        nodes = empty_nodes(len(tree.starts), d, 0)
+
+        def task(part: tuple[int, int]) -> None:
+            summarise(tree, weights, series, 1.0, nodes, *part)
+
+        for _ in engine.run(task, list(pairwise(self.roots)), n_jobs=self.n_jobs):
+            pass
+        panels = make_panels(tree.rows, d, panel_width(tree.rows.dtype))
+        return Reference(tree, panels, weights, nodes, series)
+
+    def _class_queries(self, c: int, tree: Tree) -> Queries:
+        """Return the rows of a class, in the order of its tree."""
+        base = self.reference.tree.starts[self.roots[c]]
+        starts = group_starts(tree)
+        stops = np.append(starts[1:], len(tree.rows))
+        selves = base + np.arange(len(tree.rows))
+        return Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
+
+    def _walks(self, c: int, rtol: float, label: str | None) -> tuple[Walk, Walk]:
+        """Return the walks of a class over its own tree and over the others."""
+        eps = float(np.finfo(self.cols.dtype).eps)
+        rule = Rule(GAUSSIAN, 1.0, max(rtol, eps / 2), 0.0)
+        roots = self.roots[:-1]
+        own = Walk(self.reference, rule, roots[c : c + 1], False, self.n_jobs, label)
+        return own, own._replace(roots=np.delete(roots, c))
+
+    def log_sums(self, rtol: float, label: str | None = None) -> ClassSums:
+        """Return the class sums of all rows, in the order of Z, each within rtol."""
+        both = np.empty((2, 3, len(self.places)))
+        n, d = len(self.places), len(self.cols)
+        for c, queries in enumerate(self.queries):
+            at = self._rows_of(c)
+            for k, walk in enumerate(self._walks(c, rtol, label)):
+                both[k][:, at] = totals(queries, walk).logs()
+        size = np.where(np.isfinite(both), np.abs(both), 0).max(axis=1) + d + np.log2(n)
+        rounding = 8 * np.finfo(self.cols.dtype).eps * size
+        both[:, 1] -= rounding
+        both[:, 2] += rounding
+        return ClassSums(both[0], both[1])
+
+    def _rows_of(self, c: int) -> np.ndarray:
+        """Return the rows of Z of a class in the order of its tree."""
+        a, b = self.offsets[c], self.offsets[c + 1]
+        return a + np.argsort(self.places[a:b])
+
+    def scatter(
+        self,
+        log_totals: np.ndarray,
+        own_pull: np.ndarray,
+        other_pull: np.ndarray,
+        rtol: float,
+        label: str | None = None,
+    ) -> np.ndarray:
+        """Return U (n, d) [CCK-6]; the weight of a pair is pull_i exp(-s_ij - log_totals[i])."""
+        at_points = np.zeros(self.cols.shape)
+        at_nodes = np.zeros((self.roots[-1], len(self.cols)))
+        for c, queries in enumerate(self.queries):
+            rows = self._rows_of(c)
+            for pull, walk in zip((own_pull, other_pull), self._walks(c, rtol, label), strict=True):
+                self._scatter_class(
+                    queries, walk, log_totals[rows], pull[rows], at_points, at_nodes
+                )
+        reference = self.reference
+        share_out(reference.tree, reference.point_weights, reference.nodes, at_nodes, at_points)
+        return at_points.T[self.places]
+
+    def _scatter_class(
+        self,
+        queries: Queries,
+        walk: Walk,
+        log_totals: np.ndarray,
+        pull: np.ndarray,
+        at_points: np.ndarray,
+        at_nodes: np.ndarray,
+    ) -> None:
+        """Add the scatter of one class's rows over some trees."""
+        found = totals(queries, walk)
+        faint = np.flatnonzero(found.shift)
+        plain = pull.copy()
+        plain[faint] = 0  # these go alone, as they were summed
+        calls = [(queries, log_totals, plain)]
+        if faint.size:
+            alone = single(queries, faint, found.shift[faint])
+            calls.append((alone, log_totals[faint], pull[faint]))
+        for chosen, logs, strengths in calls:
+            cuts = np.unique(np.linspace(0, len(chosen.starts), _PARTS + 1).astype(int))
+
+            def task(
+                part: tuple[int, int],
+                chosen: Queries = chosen,
+                logs: np.ndarray = logs,
+                strengths: np.ndarray = strengths,
+            ) -> tuple[np.ndarray, ...]:
+                return group_pulls(
+                    chosen, walk.reference, self.cols, walk.rule, walk.roots, logs, strengths, *part
+                )
+
+            parts = list(pairwise(int(cut) for cut in cuts))
+            results = engine.run(task, parts, n_jobs=self.n_jobs, label=walk.label)
+            for (first, last), (mine, points, nodes) in zip(parts, results, strict=True):
+                rows = slice(chosen.starts[first], chosen.stops[last - 1])
+                at_points[:, chosen.selves[rows]] += mine.T
+                at_points += points
+                at_nodes += nodes
+
+
+def _planted(trees: list[Tree], rows: np.ndarray, bases: np.ndarray, roots: np.ndarray) -> Tree:
+    """Return trees side by side as one: points from `bases` on, nodes from `roots` on."""
+    planted = list(zip(trees, bases, roots, strict=False))
+    return Tree(
+        np.arange(len(rows)),
+        rows,
+        np.concatenate([tree.starts + base for tree, base, _ in planted]),
+        np.concatenate([tree.stops + base for tree, base, _ in planted]),
+        np.concatenate([np.where(t.children < 0, -1, t.children + root) for t, _, root in planted]),
+        np.concatenate([tree.lower for tree in trees]),
+        np.concatenate([tree.upper for tree in trees]),
+    )
