@@ -364,9 +364,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         """Run the solver from `start`, with a line per iteration if verbose."""
         n = len(problem.X)
         if self.verbose:
-            print(
-                f"[NCA] {problem.method}, lbfgs: {n} rows, {start.shape[1]} features to {len(start)}"
-            )
+            sizes = f"{n} rows, {start.shape[1]} features to {len(start)}"
+            print(f"[NCA] {problem.method}, lbfgs: {sizes}")
             print("[NCA] iteration   objective    gradient   seconds", flush=True)
 
         def value_and_grad(A: np.ndarray, n_iter: int) -> Evaluation:

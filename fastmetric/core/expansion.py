@@ -19,8 +19,7 @@ last one first.
 
 from __future__ import annotations
 
-from itertools import product
-from math import comb, lgamma
+from math import lgamma
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +50,9 @@ def highest_degree(d: int) -> int:
 
 def _multi_indices(d: int, degree: int) -> list[tuple[int, ...]]:
     """Return the multi-indices of total degree at most `degree`, in lexicographic order."""
-    return [a for a in product(range(degree + 1), repeat=d) if sum(a) <= degree]
+    if d == 0:
+        return [()]
+    return [(a, *b) for a in range(degree + 1) for b in _multi_indices(d - 1, degree - a)]
 
 
 def _log_remainders(highest: int) -> np.ndarray:
@@ -72,11 +73,6 @@ def _log_remainders(highest: int) -> np.ndarray:
 def make_series(d: int) -> Series:
     """Return the tables of the series in d dimensions."""
     degree = highest_degree(d)
-    if degree == 1:
-        none = np.empty((0, d), np.int64)
-        return Series(
-            1, np.zeros((d, 1), np.int64), np.zeros(d, np.int64), none, none, _log_remainders(2)
-        )
     prefixes = [[sum(a) for a in _multi_indices(length, degree)] for length in range(d)]
     counts = np.array([len(degrees) for degrees in prefixes])
     padded = np.zeros((d, counts.max()), np.int64)
@@ -85,7 +81,6 @@ def make_series(d: int) -> Series:
     indices = _multi_indices(d, degree)
     place = {a: i for i, a in enumerate(indices)}
     one_less = [[place.get((*a[:k], a[k] - 1, *a[k + 1 :]), -1) for k in range(d)] for a in indices]
-    assert len(indices) == comb(degree + d, d)
     return Series(
         degree, padded, counts, np.array(indices), np.array(one_less), _log_remainders(degree + 1)
     )
@@ -141,29 +136,125 @@ def add_shifted_moments(series, child, step, coefficients):
 def add_series(series, degree, coefficients, v, shift, scratch, totals):
     """Add a node's field to totals (m,) at the points v (d, m), cut off beyond `degree`.
 
-    `scratch` (>= (degree + 1) + most prefixes, m) is overwritten.
+    `scratch` is overwritten: see `scratch_rows`.
     """
-    d, m = v.shape
-    powers = scratch[: degree + 1]
+    field = sum_series(series, degree, coefficients, v, -1, scratch)
+    for q in range(totals.size):
+        totals[q] += field[q] * exp(shift - 0.5 * sq_norm(v, q))
+
+
+@compiled
+def sq_norm(v, q):
+    """Return |v_q|^2 of the points v (d, m)."""
+    s = 0.0
+    for k in range(v.shape[0]):
+        s += v[k, q] * v[k, q]
+    return s
+
+
+@compiled
+def scratch_rows(series):
+    """Return how many rows of numbers the functions below need."""
+    return series.degree + 2 + 2 * series.prefix_degrees.shape[1]
+
+
+@compiled
+def sum_series(series, degree, coefficients, v, raised, scratch):
+    """Return sum_a M_a He_a(v) (m,), a row of `scratch`; a + e_raised for a if raised >= 0.
+
+    The raised sum, times exp(-|v|^2/2), is minus the derivative of the field along that axis.
+    """
+    d, first = v.shape[0], series.degree + 2
     for k in range(d - 1, -1, -1):
-        _hermite(v[k], powers)
+        _hermite(v[k], scratch[: degree + 2])
+        powers = scratch[1:] if k == raised else scratch
         at = 0
         for t in range(series.prefix_counts[k]):
             prefix = series.prefix_degrees[k, t]
-            out = scratch[series.degree + 1 + t]
+            out = scratch[first + t]
             if prefix <= degree:
                 if k == d - 1:
                     _contract_numbers(coefficients[at:], degree - prefix, powers, out)
                 else:
-                    first = series.degree + 1 + at
-                    _contract_vectors(scratch[first:], degree - prefix, powers, out)
+                    _contract_vectors(scratch[first + at :], degree - prefix, powers, out)
             at += series.degree - prefix + 1
-    field = scratch[series.degree + 1]
-    for q in range(m):
-        s = 0.0
-        for k in range(d):
-            s += v[k, q] * v[k, q]
-        totals[q] += field[q] * exp(shift - 0.5 * s)
+    return scratch[first]
+
+
+@compiled
+def add_adjoint(series, degree, strengths, v, scratch, adjoint):
+    """Add sum_q strengths[q] He_a(v_q) to adjoint[a], for |a| <= degree; v (d, m).
+
+    The transpose of `sum_series`: the products of the first indices grow from level to level.
+    """
+    d, most = v.shape[0], series.prefix_degrees.shape[1]
+    here, there = series.degree + 2, series.degree + 2 + most
+    scratch[here, : strengths.size] = strengths
+    for k in range(d):
+        powers = scratch[: degree + 2]
+        _hermite(v[k], powers)
+        at = 0
+        for t in range(series.prefix_counts[k]):
+            prefix = series.prefix_degrees[k, t]
+            for a in range(degree - prefix + 1):
+                if k == d - 1:
+                    adjoint[at + a] += _dot(scratch[here + t], powers[a])
+                else:
+                    _multiply(scratch[here + t], powers[a], scratch[there + at + a])
+            at += series.degree - prefix + 1
+        here, there = there, here
+
+
+@compiled
+def _dot(x, y):
+    """Return sum x y."""
+    total = 0.0
+    for q in range(x.size):
+        total += x[q] * y[q]
+    return total
+
+
+@compiled
+def _multiply(x, y, out):
+    """Write x y into `out`."""
+    for q in range(out.size):
+        out[q] = x[q] * y[q]
+
+
+@compiled
+def hand_down(series, adjoint, step, child):
+    """Add a node's adjoint to its child's; step (d,) = (c_child - c) / h.
+
+    The transpose of `add_shifted_moments`.
+    """
+    moved = adjoint.copy()
+    for k in range(step.size):
+        before = moved.copy()
+        for i in range(moved.size):
+            power, at, j = 1.0, series.one_less[i, k], 1
+            while at >= 0:
+                power *= step[k] / j
+                moved[at] += before[i] * power
+                at = series.one_less[at, k]
+                j += 1
+    for i in range(child.size):
+        child[i] += moved[i]
+
+
+@compiled
+def add_slope(series, adjoint, u, monomials, slope):
+    """Add the gradient of sum_a adjoint_a u^a / a! at u (d,) to slope (d,)."""
+    monomials[0] = 1.0
+    for i in range(1, adjoint.size):
+        k = u.size - 1
+        while series.indices[i, k] == 0:
+            k -= 1
+        monomials[i] = monomials[series.one_less[i, k]] * u[k] / series.indices[i, k]
+    for i in range(1, adjoint.size):
+        for k in range(u.size):
+            at = series.one_less[i, k]
+            if at >= 0:
+                slope[k] += adjoint[i] * monomials[at]
 
 
 @compiled
@@ -180,8 +271,10 @@ def _hermite(x, values):
 
 @compiled
 def _contract_numbers(numbers, last, powers, out):
-    """Write sum_{a <= last} numbers[a] powers[a] into out (m,)."""
-    out[:] = numbers[0]
+    """Write sum_{a <= last} numbers[a] powers[a] into out (m,), two at a time."""
+    x, first = numbers[0], powers[0]
+    for q in range(out.size):
+        out[q] = x * first[q]
     a = 1
     while a + 1 <= last:
         x, y, first, second = numbers[a], numbers[a + 1], powers[a], powers[a + 1]
@@ -197,9 +290,9 @@ def _contract_numbers(numbers, last, powers, out):
 @compiled
 def _contract_vectors(vectors, last, powers, out):
     """Write sum_{a <= last} vectors[a] powers[a] into out (m,), which may be vectors[<= 0]."""
-    start = vectors[0]
+    x, y = vectors[0], powers[0]
     for q in range(out.size):
-        out[q] = start[q]
+        out[q] = x[q] * y[q]
     for a in range(1, last + 1):
         x, y = vectors[a], powers[a]
         for q in range(out.size):

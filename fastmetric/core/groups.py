@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmetric._jit import compiled, exact_order
 from fastmetric.core.exp import exp, exp64
-from fastmetric.core.expansion import Series, add_series
+from fastmetric.core.expansion import Series, add_series, scratch_rows
 from fastmetric.core.kernels import (
     EPANECHNIKOV,
     EXPONENTIAL,
@@ -96,8 +96,7 @@ def make_group(queries, g, ref):
     for i in range(m):
         if selves[i] >= 0:
             first, last = min(first, selves[i]), max(last, selves[i])
-    series = ref.series
-    scratch = np.empty((series.degree + 1 + series.prefix_degrees.shape[1], m))
+    scratch = np.empty((scratch_rows(ref.series), m))
     tile = np.empty(GROUP * LONGEST, queries.rows.dtype)
     return Group(
         lower,
@@ -215,13 +214,19 @@ def add_centroid(group, ref, rule, node):
 
 
 @compiled
-def add_field(group, ref, rule, node, degree):
-    """Add a node by its series."""
+def place(group, ref, rule, node):
+    """Write the queries around a node's centre, in units of h, into the group's v (d, m)."""
     center, inverse_h = ref.nodes.centers[node], np.sqrt(2 * rule.factor)
     for k in range(center.size):
         x, row, out = center[k], group.cols[k], group.v[k]
         for i in range(out.size):
             out[i] = (row[i] - x) * inverse_h
+
+
+@compiled
+def add_field(group, ref, rule, node, degree):
+    """Add a node by its series."""
+    place(group, ref, rule, node)
     add_series(
         ref.series,
         degree,

@@ -1,65 +1,73 @@
 """The pair scatter [CCK-6] of a group of rows over trees: the gradient of the sums.
 
-The walk is that of `core.sums`, and a node is scattered in the way it was summed: pair by
-pair, or as one point at its centre, whose pull is shared by its points in the end; a constant
-pulls nothing. So the result is the derivative of the sums as they were approximated.
+The path is that of `core.sums`, and a node is scattered in the way it was summed: pair by
+pair, or by its series (the centroid is one of degree 1); a constant pulls nothing. What a
+group gives to a node is gathered as the adjoint of the node's coefficients, handed down the
+tree in the end, and turned into pulls at the points of the leaves. So the result is the
+derivative of the sums as they were approximated.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from fastmetric._jit import compiled
 from fastmetric.core.exp import exp
-from fastmetric.core.groups import make_group
+from fastmetric.core.expansion import add_adjoint, add_slope, hand_down, sq_norm, sum_series
+from fastmetric.core.groups import make_group, place
 from fastmetric.core.registers import ROWS, sq_distances
-from fastmetric.core.sums import CENTROID, OPEN, sum_group
+
+
+class Sources(NamedTuple):
+    """What rows scatter with: the weight of a pair is strength_i exp(-s_ij - log_total_i)."""
+
+    log_totals: np.ndarray  # (m,)
+    strengths: np.ndarray  # (m,)
+
+
+class Targets(NamedTuple):
+    """What is scattered to; added to in place."""
+
+    queries: np.ndarray  # (m, d)
+    points: np.ndarray  # (d, N)
+    adjoints: np.ndarray  # of the nodes' coefficients
 
 
 @compiled
-def group_pulls(queries, ref, cols, rule, roots, log_totals, strengths, first, last):
-    """Return the scatter of the groups first:last over the trees of `roots`.
-
-    The weight of a pair is strengths[i] exp(-s_ij - log_totals[i]). Returns the pulls at the
-    queries (m, d), at the reference points (d, N) and at the nodes (nodes, d); `cols` (d, N)
-    are the reference points.
-    """
-    d = queries.rows.shape[1]
-    begin = queries.starts[first]
-    at_queries = np.zeros((queries.stops[last - 1] - begin, d))
-    at_points, at_nodes = np.zeros(cols.shape), np.zeros((ref.tree.starts.size, d))
-    visits = np.empty(ref.tree.starts.size, np.int64)
-    for g in range(first, last):
+def pull_groups(queries, ref, cols, rule, sources, targets, first, counts, visits):
+    """Scatter the groups from `first` on along their paths; `cols` (d, N) are the points."""
+    used = 0
+    for g in range(first, first + counts.size):
         start, stop = queries.starts[g], queries.stops[g]
         group = make_group(queries, g, ref)
-        _, count = sum_group(group, ref, rule, roots, visits)
-        lifts, powers = -log_totals[start:stop], strengths[start:stop]
-        mine = at_queries[start - begin : stop - begin]
-        for visit in visits[:count]:
-            node, how = visit // 4, visit % 4
-            if how == CENTROID:
-                _pull_center(group, ref, rule, node, lifts, powers, mine, at_nodes)
-            elif how == OPEN:
-                _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, at_points)
-    return at_queries, at_points, at_nodes
+        lifts, powers = -sources.log_totals[start:stop], sources.strengths[start:stop]
+        mine = targets.queries[start:stop]
+        for visit in visits[used : used + counts[g - first]]:
+            node, degree = visit[0], visit[1]
+            if degree > 0:
+                adjoint = targets.adjoints[node]
+                _pull_field(group, ref, rule, node, degree, lifts, powers, mine, adjoint)
+            elif degree == 0:
+                _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, targets.points)
+        used += counts[g - first]
 
 
 @compiled
-def _pull_center(group, ref, rule, node, lifts, powers, mine, at_nodes):
-    """Scatter a node as one point."""
-    center, weight = ref.nodes.centers[node], ref.nodes.weights[node]
+def _pull_field(group, ref, rule, node, degree, lifts, powers, mine, adjoint):
+    """Scatter a node by its series: w (q - x) = h w times minus the derivative in q / h."""
+    place(group, ref, rule, node)
+    weights = np.empty(powers.size)
     for i in range(powers.size):
-        if powers[i] == 0:
-            continue
-        s = 0.0
-        for k in range(center.size):
-            gap = group.cols[k, i] - center[k]
-            s += gap * gap
-        w = powers[i] * weight * exp(lifts[i] - rule.factor * s)
-        for k in range(center.size):
-            t = w * (group.cols[k, i] - center[k])
-            mine[i, k] += t
-            at_nodes[node, k] -= t
+        weights[i] = powers[i] * exp(lifts[i] - 0.5 * sq_norm(group.v, i))
+    h = 1 / np.sqrt(2 * rule.factor)
+    coefficients = ref.nodes.coefficients[node]
+    for k in range(mine.shape[1]):
+        slopes = sum_series(ref.series, degree, coefficients, group.v, k, group.scratch)
+        for i in range(powers.size):
+            mine[i, k] += h * weights[i] * slopes[i]
+    add_adjoint(ref.series, degree, weights, group.v, group.scratch, adjoint)
 
 
 @compiled
@@ -82,12 +90,8 @@ def _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, at_points):
         for j in range(weights.size):
             weights[j] = power * exp(lift - factor * weights[j])
         for k in range(cols.shape[0]):
-            col, out, z, total = (
-                cols[k, start:stop],
-                at_points[k, start:stop],
-                kind(group.cols[k, i]),
-                0.0,
-            )
+            col, out = cols[k, start:stop], at_points[k, start:stop]
+            z, total = kind(group.cols[k, i]), 0.0
             for j in range(weights.size):
                 t = weights[j] * (z - col[j])
                 total += t
@@ -96,14 +100,28 @@ def _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, at_points):
 
 
 @compiled
-def share_out(tree, point_weights, nodes, at_nodes, at_points):
-    """Hand the pulls at all nodes down to their points, by weight, in place."""
-    for node in range(tree.starts.size):  # parents come before their children
-        child, pull = tree.children[node], at_nodes[node] / nodes.weights[node]
+def share_out(ref, rule, adjoints, at_points, first, last):
+    """Turn the adjoints of the nodes first:last into pulls at their points, in place.
+
+    None of these nodes has its parent outside: parents come before their children.
+    """
+    tree, centers, inverse_h = ref.tree, ref.nodes.centers, np.sqrt(2 * rule.factor)
+    d = centers.shape[1]
+    u, slope, monomials = np.empty(d), np.empty(d), np.empty(adjoints.shape[1])
+    for node in range(first, last):
+        child, adjoint = tree.children[node], adjoints[node]
+        if not np.any(adjoint):
+            continue
         if child >= 0:
-            at_nodes[child] += nodes.weights[child] * pull
-            at_nodes[child + 1] += nodes.weights[child + 1] * pull
+            for at in (child, child + 1):
+                for k in range(d):
+                    u[k] = (centers[at, k] - centers[node, k]) * inverse_h
+                hand_down(ref.series, adjoint, u, adjoints[at])
         else:
             for j in range(tree.starts[node], tree.stops[node]):
-                for k in range(pull.size):
-                    at_points[k, j] += point_weights[j] * pull[k]
+                for k in range(d):
+                    u[k] = (tree.rows[j, k] - centers[node, k]) * inverse_h
+                slope[:] = 0
+                add_slope(ref.series, adjoint, u, monomials, slope)
+                for k in range(d):
+                    at_points[k, j] -= ref.point_weights[j] * slope[k] / inverse_h

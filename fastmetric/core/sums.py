@@ -44,7 +44,7 @@ from fastmetric.core.kernels import (
 )
 from fastmetric.core.tree import DEEPEST
 
-OPEN, CONSTANT, CENTROID, SERIES = 0, 1, 2, 3  # what is done with a node
+_OPEN, _CONSTANT, _CENTROID, _SERIES = 0, 1, 2, 3  # what is done with a node
 _LEAST_SHARE = 0.005  # of what is left over, for a node of however little weight
 
 
@@ -88,7 +88,7 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     nodes = ref.nodes
     weight, scatter = nodes.weights[node], nodes.scatters[node]
     if scatter == 0.0:
-        return CENTROID, 1, 0.0
+        return _CENTROID, 1, 0.0
     inverse_h2 = 2 * rule.factor if rule.code == GAUSSIAN else rule.factor
     spread = 0.5 * scatter * inverse_h2
     error = spread * _curvature(rule.code, s_lo, s_hi, k_lo) * (1 + SLACK)
@@ -97,13 +97,13 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         shake = nodes.offsets[node] * np.sqrt(inverse_h2)
         error += weight * shake * _steepness(rule.code, s_hi, k_lo)
         if error <= allowed:
-            return CENTROID, 1, error
+            return _CENTROID, 1, error
     if rule.code != GAUSSIAN or nodes.coefficients.shape[1] == 0:
-        return OPEN, 0, 0.0
+        return _OPEN, 0, 0.0
     inverse_h = np.sqrt(inverse_h2)
     radius = nodes.radii[node] * inverse_h
     if radius > 3.0:
-        return OPEN, 0, 0.0
+        return _OPEN, 0, 0.0
     center = center_distance(group, nodes.centers[node]) * inverse_h
     r = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
     highest = ref.series.degree
@@ -114,7 +114,7 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     reach = max(center, radius)
     log_terms = group.shift + radius * reach - reach * reach / 2
     if log_terms > 300.0:
-        return OPEN, 0, 0.0
+        return _OPEN, 0, 0.0
     rounding = 1e-14 * weight * exp64(log_terms)
     for p in range(2, highest + 1):
         log_error = (
@@ -126,8 +126,8 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         if log_error <= log_allowed:
             error = exp64(log_error) * (1 + SLACK) + rounding
             if error <= allowed:
-                return SERIES, p, error
-    return OPEN, 0, 0.0
+                return _SERIES, p, error
+    return _OPEN, 0, 0.0
 
 
 @compiled
@@ -143,8 +143,9 @@ def _least(totals):
 def sum_group(group, ref, rule, roots, visits):
     """Sum a group over the trees of `roots`; return the error that each of its sums may have.
 
-    Writes the nodes that were not opened, with what was done, into `visits` (4 node + how) and
-    returns their number, too, if there is room for all nodes.
+    Returns the number of nodes that were not opened, too, and writes what was done into
+    `visits` (m, 2) if it is not empty: the node, and 0 (pair by pair), -1 (a constant) or the
+    degree of a series.
     """
     tree, nodes, visited = ref.tree, ref.nodes, 0
     stack, height = _first_stack(group, tree, roots)
@@ -162,7 +163,7 @@ def sum_group(group, ref, rule, roots, visits):
         if s_lo >= 1 and not has_tails(rule.code):
             left -= weight
             continue
-        how = OPEN
+        how, degree = _OPEN, 0
         if not holds_self:
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
@@ -172,28 +173,28 @@ def sum_group(group, ref, rule, roots, visits):
             )
             error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
             if error <= allowed:
-                how = CONSTANT
+                how, degree = _CONSTANT, -1
                 for i in range(group.totals.size):
                     group.totals[i] += 0.5 * weight * (k_lo + k_hi)
             else:
                 how, degree, error = _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi)
-                if how == CENTROID:
+                if how == _CENTROID:
                     add_centroid(group, ref, rule, node)
-                elif how == SERIES:
+                elif how == _SERIES:
                     add_field(group, ref, rule, node, degree)
-            if how != OPEN:
+            if how != _OPEN:
                 spent += error
                 certain += weight * k_hi * (1 - SLACK)
                 left -= weight
-        if how == OPEN and first >= 0:
+        if how == _OPEN and first >= 0:
             height = _push(stack, height, group, tree, first)
             continue
-        if how == OPEN:
+        if how == _OPEN:
             add_leaf(group, ref, rule, start, stop)
             left -= weight
         certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
         if visits.size > 0:
-            visits[visited] = 4 * node + how
+            visits[visited, 0], visits[visited, 1] = node, degree
             visited += 1
     return spent, visited
 
@@ -235,13 +236,16 @@ def _center_gap(group, tree, node):
 
 
 @compiled
-def group_sums(queries, ref, rule, roots, exact, first, last):
-    """Return the sums of the groups first:last (m,) and the error of each group.
+def group_sums(queries, ref, rule, roots, exact, keep, first, last):
+    """Return the sums of the groups first:last (m,), the error of each group, and the paths.
 
-    Over the trees that begin at the nodes `roots`; `exact`: pair by pair.
+    Over the trees that begin at the nodes `roots`; `exact`: pair by pair. With `keep`, the paths
+    are what `sum_group` visited, group after group, and how many nodes that were of each.
     """
     sums = np.empty(queries.stops[last - 1] - queries.starts[first])
-    errors, no_visits = np.zeros(last - first), np.empty(0, np.int64)
+    errors, counts = np.zeros(last - first), np.zeros(last - first, np.int64)
+    room = ref.tree.starts.size if keep else 0
+    visits, used = np.empty(((last - first) * room, 2), np.int32), 0
     for g in range(first, last):
         group = make_group(queries, g, ref)
         if exact:
@@ -250,10 +254,12 @@ def group_sums(queries, ref, rule, roots, exact, first, last):
                 for start in range(ref.tree.starts[root], stop, LONGEST):
                     add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
         else:
-            errors[g - first], _ = sum_group(group, ref, rule, roots, no_visits)
+            errors[g - first], count = sum_group(group, ref, rule, roots, visits[used:])
+            counts[g - first] = count
+            used += count
         at = queries.starts[g] - queries.starts[first]
         sums[at : at + group.totals.size] = group.totals
-    return sums, errors
+    return sums, errors, counts, visits[:used].copy()
 
 
 @compiled

@@ -17,13 +17,14 @@ from fastmetric.core.expansion import make_series
 from fastmetric.core.groups import Queries, Reference, Rule
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.nodes import empty_nodes, summarise
-from fastmetric.core.pulls import group_pulls, share_out
+from fastmetric.core.pulls import Sources, Targets, pull_groups, share_out
 from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import UNIT, Tree
-from fastmetric.learn.totals import Walk, group_starts, single, totals
+from fastmetric.learn.totals import Path, Totals, Walk, group_starts, totals
 from fastmetric.learn.trees import build_tree
 
+_RULE = Rule(GAUSSIAN, 1.0, 0.0, 0.0)  # exp(-s)
 _PARTS = 32  # tasks of the scatter at most: each returns an array over all points
 
 
@@ -54,15 +55,16 @@ class Forest:
         self.reference = self._summarised(forest)
         self.cols = np.ascontiguousarray(rows.T)
         self.queries = [self._class_queries(c, tree) for c, tree in enumerate(trees)]
+        self._found: list[tuple[int, int, Totals]] = []  # class, own or other, sums
 
     def _summarised(self, tree: Tree) -> Reference:
-        """Return the forest with its nodes summarised, by centroids only."""
+        """Return the forest with its nodes summarised; exp(-s) is a Gaussian of h = sqrt(1/2)."""
         d, weights = tree.rows.shape[1], np.ones(len(tree.rows))
         series = make_series(d)
-        nodes = empty_nodes(len(tree.starts), d, 0)
+        nodes = empty_nodes(len(tree.starts), d, len(series.indices))
 
         def task(part: tuple[int, int]) -> None:
-            summarise(tree, weights, series, 1.0, nodes, *part)
+            summarise(tree, weights, series, np.sqrt(2.0), nodes, *part)
 
         for _ in engine.run(task, list(pairwise(self.roots)), n_jobs=self.n_jobs):
             pass
@@ -80,19 +82,21 @@ class Forest:
     def _walks(self, c: int, rtol: float, label: str | None) -> tuple[Walk, Walk]:
         """Return the walks of a class over its own tree and over the others."""
         eps = float(np.finfo(self.cols.dtype).eps)
-        rule = Rule(GAUSSIAN, 1.0, max(rtol, eps / 2), 0.0)
+        rule = _RULE._replace(rtol=max(rtol, eps / 2))
         roots = self.roots[:-1]
-        own = Walk(self.reference, rule, roots[c : c + 1], False, self.n_jobs, label)
+        own = Walk(self.reference, rule, roots[c : c + 1], False, True, self.n_jobs, label)
         return own, own._replace(roots=np.delete(roots, c))
 
     def log_sums(self, rtol: float, label: str | None = None) -> ClassSums:
         """Return the class sums of all rows, in the order of Z, each within rtol."""
-        both = np.empty((2, 3, len(self.places)))
+        both, self._found = np.empty((2, 3, len(self.places))), []
         n, d = len(self.places), len(self.cols)
         for c, queries in enumerate(self.queries):
             at = self._rows_of(c)
             for k, walk in enumerate(self._walks(c, rtol, label)):
-                both[k][:, at] = totals(queries, walk).logs()
+                found = totals(queries, walk)
+                both[k][:, at] = found.logs()
+                self._found.append((c, k, found))
         size = np.where(np.isfinite(both), np.abs(both), 0).max(axis=1) + d + np.log2(n)
         rounding = 8 * np.finfo(self.cols.dtype).eps * size
         both[:, 1] -= rounding
@@ -109,60 +113,66 @@ class Forest:
         log_totals: np.ndarray,
         own_pull: np.ndarray,
         other_pull: np.ndarray,
-        rtol: float,
         label: str | None = None,
     ) -> np.ndarray:
-        """Return U (n, d) [CCK-6]; the weight of a pair is pull_i exp(-s_ij - log_totals[i])."""
+        """Return U (n, d) [CCK-6]; the weight of a pair is pull_i exp(-s_ij - log_totals[i]).
+
+        Along the paths of the last `log_sums`.
+        """
         at_points = np.zeros(self.cols.shape)
-        at_nodes = np.zeros((self.roots[-1], len(self.cols)))
-        for c, queries in enumerate(self.queries):
+        adjoints = np.zeros(self.reference.nodes.coefficients.shape)
+        for c, k, found in self._found:
             rows = self._rows_of(c)
-            for pull, walk in zip((own_pull, other_pull), self._walks(c, rtol, label), strict=True):
-                self._scatter_class(
-                    queries, walk, log_totals[rows], pull[rows], at_points, at_nodes
-                )
-        reference = self.reference
-        share_out(reference.tree, reference.point_weights, reference.nodes, at_nodes, at_points)
+            sources = Sources(log_totals[rows], (own_pull, other_pull)[k][rows])
+            self._scatter_class(self.queries[c], found, sources, (at_points, adjoints), label)
+
+        def task(part: tuple[int, int]) -> None:
+            share_out(self.reference, _RULE, adjoints, at_points, *part)
+
+        for _ in engine.run(task, list(pairwise(self.roots)), n_jobs=self.n_jobs):
+            pass
         return at_points.T[self.places]
 
     def _scatter_class(
         self,
         queries: Queries,
-        walk: Walk,
-        log_totals: np.ndarray,
-        pull: np.ndarray,
-        at_points: np.ndarray,
-        at_nodes: np.ndarray,
+        found: Totals,
+        sources: Sources,
+        totals: tuple[np.ndarray, np.ndarray],
+        label: str | None,
     ) -> None:
-        """Add the scatter of one class's rows over some trees."""
-        found = totals(queries, walk)
-        faint = np.flatnonzero(found.shift)
-        plain = pull.copy()
-        plain[faint] = 0  # these go alone, as they were summed
-        calls = [(queries, log_totals, plain)]
-        if faint.size:
-            alone = single(queries, faint, found.shift[faint])
-            calls.append((alone, log_totals[faint], pull[faint]))
-        for chosen, logs, strengths in calls:
-            cuts = np.unique(np.linspace(0, len(chosen.starts), _PARTS + 1).astype(int))
+        """Add the scatter of one class's rows over some trees to the totals at points and nodes."""
+        plain = sources.strengths.copy()
+        plain[found.faint] = 0  # these go alone, as they were summed
+        kinds = [
+            (queries, sources._replace(strengths=plain)),
+            (None, Sources(*(part[found.faint] for part in sources))),
+        ]
+        for chosen, own_sources in kinds:
+            paths = [
+                path for path in found.paths if (path.queries is queries) == (chosen is queries)
+            ]
+            if not paths:
+                continue
+            mine = np.zeros(paths[0].queries.rows.shape)
 
             def task(
-                part: tuple[int, int],
-                chosen: Queries = chosen,
-                logs: np.ndarray = logs,
-                strengths: np.ndarray = strengths,
-            ) -> tuple[np.ndarray, ...]:
-                return group_pulls(
-                    chosen, walk.reference, self.cols, walk.rule, walk.roots, logs, strengths, *part
-                )
+                part: list[Path], own_sources: Sources = own_sources, mine: np.ndarray = mine
+            ) -> tuple[np.ndarray, np.ndarray]:
+                here = Targets(mine, *(np.zeros(total.shape) for total in totals))
+                for path in part:
+                    pull_groups(
+                        path.queries, self.reference, self.cols, _RULE, own_sources, here, *path[1:]
+                    )
+                return here.points, here.adjoints
 
-            parts = list(pairwise(int(cut) for cut in cuts))
-            results = engine.run(task, parts, n_jobs=self.n_jobs, label=walk.label)
-            for (first, last), (mine, points, nodes) in zip(parts, results, strict=True):
-                rows = slice(chosen.starts[first], chosen.stops[last - 1])
-                at_points[:, chosen.selves[rows]] += mine.T
-                at_points += points
-                at_nodes += nodes
+            pieces = max(1, round(_PARTS * len(mine) / len(self.places)))
+            step = -(-len(paths) // pieces)
+            parts = [paths[i : i + step] for i in range(0, len(paths), step)]
+            for result in engine.run(task, parts, n_jobs=self.n_jobs, label=label):
+                for total, part in zip(totals, result, strict=True):
+                    total += part
+            totals[0][:, paths[0].queries.selves] += mine.T
 
 
 def _planted(trees: list[Tree], rows: np.ndarray, bases: np.ndarray, roots: np.ndarray) -> Tree:

@@ -112,7 +112,7 @@ class Objective:
         lowest, highest = expit(own[1] - other[2]), expit(own[2] - other[1])
         error_bound = float(np.maximum(p_own - lowest, highest - p_own).sum())
         log_total = np.logaddexp(own[0], other[0])
-        U = forest.scatter(log_total, -p_other, p_own, self.rtol, label)
+        U = forest.scatter(log_total, -p_other, p_own, label)
         return float(p_own.sum()), U, error_bound
 
     def _all_rows(self, points: Points, label: str | None) -> tuple[float, np.ndarray]:

@@ -73,9 +73,8 @@ class KernelSums:
         rows = np.zeros((n + -n % ALIGN, d), tree.rows.dtype)
         rows[:n] = tree.rows
         series = make_series(d)
-        nodes = empty_nodes(
-            len(tree.starts), d, len(series.indices) if self.code == GAUSSIAN else 0
-        )
+        expanded = self.code == GAUSSIAN and series.degree > 1
+        nodes = empty_nodes(len(tree.starts), d, len(series.indices) if expanded else 0)
 
         def task(part: tuple[int, int]) -> None:
             summarise(tree, weights, series, 1 / float(bandwidth), nodes, *part)
@@ -108,7 +107,7 @@ class KernelSums:
         atol = min(atol / self._unit, 1e300)
         # Without a tolerance, as much is left out as rounding loses anyway.
         rule = Rule(self.code, self._factor, max(rtol, eps / 2), atol)
-        walk = Walk(self._reference, rule, _ROOT, exact, self.n_jobs, label)
+        walk = Walk(self._reference, rule, _ROOT, exact, n_jobs=self.n_jobs, label=label)
         estimate, *ends = self._log_sums(queries, walk)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the

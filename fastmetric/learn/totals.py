@@ -21,12 +21,23 @@ _GROUPS = 16  # of queries in a task
 _QUERIES = 2000  # in a task that looks for their largest terms
 
 
+class Path(NamedTuple):
+    """What some groups of queries did with the nodes that they met; see `group_sums`."""
+
+    queries: Queries
+    first: int  # of the groups
+    counts: np.ndarray
+    visits: np.ndarray
+
+
 class Totals(NamedTuple):
     """Sums of the queries (m,), each times exp(shift), and how far the true ones may be off."""
 
     total: np.ndarray
     error: np.ndarray
     shift: np.ndarray
+    paths: list[Path]  # of the groups, and then of the faint ones, each alone
+    faint: np.ndarray  # numbers of the faint queries
 
     def logs(self) -> np.ndarray:
         """Return the logs of the sums and of their certified bounds (3, m), but for rounding."""
@@ -42,6 +53,7 @@ class Walk(NamedTuple):
     rule: Rule
     roots: np.ndarray
     exact: bool = False
+    keep: bool = False  # the paths
     n_jobs: int | None = None
     label: str | None = None
 
@@ -61,33 +73,40 @@ def single(queries: Queries, chosen: np.ndarray, shifts: np.ndarray) -> Queries:
 
 def totals(queries: Queries, walk: Walk) -> Totals:
     """Return the totals of all queries; faint ones relative to their largest term."""
-    total, error = _plain_totals(queries, walk)
-    shift = np.zeros(len(total))
-    code, dtype = walk.rule.code, walk.reference.tree.rows.dtype
-    if has_tails(code):
-        faint = np.flatnonzero(total < FAINT[dtype])
-        if faint.size and walk.rule.atol < FAINT[dtype]:
+    total, error, paths = _plain_totals(queries, walk)
+    shift, faint = np.zeros(len(total)), np.empty(0, np.intp)
+    dtype = walk.reference.tree.rows.dtype
+    if has_tails(walk.rule.code):
+        if walk.rule.atol < FAINT[dtype]:
+            faint = np.flatnonzero(total < FAINT[dtype])
+        if faint.size:
             shift[faint] = _shifts(single(queries, faint, shift[faint]), walk)
-            total[faint], error[faint] = _plain_totals(single(queries, faint, shift[faint]), walk)
+            alone = single(queries, faint, shift[faint])
+            total[faint], error[faint], more = _plain_totals(alone, walk)
+            paths += more
         error += walk.reference.nodes.weights[walk.roots].sum() * _UNDERFLOW[dtype]
-    return Totals(total, error, shift)
+    return Totals(total, error, shift, paths, faint)
 
 
-def _plain_totals(queries: Queries, walk: Walk) -> tuple[np.ndarray, np.ndarray]:
-    """Return totals and errors of the queries (m,), with the shifts that they have."""
+def _plain_totals(queries: Queries, walk: Walk) -> tuple[np.ndarray, np.ndarray, list[Path]]:
+    """Return totals and errors of the queries (m,), with the shifts that they have, and paths."""
     count = len(queries.starts)
     parts = list(pairwise([*range(0, count, _GROUPS), count]))
     total, error = np.empty(len(queries.rows)), np.empty(len(queries.rows))
+    paths = []
 
-    def task(part: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-        return group_sums(queries, walk.reference, walk.rule, walk.roots, walk.exact, *part)
+    def task(part: tuple[int, int]) -> tuple[np.ndarray, ...]:
+        ways = walk.roots, walk.exact, walk.keep
+        return group_sums(queries, walk.reference, walk.rule, *ways, *part)
 
     results = engine.run(task, parts, n_jobs=walk.n_jobs, label=walk.label)
-    for (first, last), (values, errors) in zip(parts, results, strict=True):
+    for (first, last), (values, errors, *path) in zip(parts, results, strict=True):
         lengths = queries.stops[first:last] - queries.starts[first:last]
         rows = slice(queries.starts[first], queries.stops[last - 1])
         total[rows], error[rows] = values, np.repeat(errors, lengths)
-    return total, error
+        if walk.keep:
+            paths.append(Path(queries, first, *path))
+    return total, error, paths
 
 
 def _shifts(queries: Queries, walk: Walk) -> np.ndarray:
