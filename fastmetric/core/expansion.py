@@ -139,17 +139,21 @@ def add_series(series, degree, coefficients, v, shift, scratch, totals):
     `scratch` is overwritten: see `scratch_rows`.
     """
     field = sum_series(series, degree, coefficients, v, -1, scratch)
+    exponents = half_sq_norms(v, scratch)
     for q in range(totals.size):
-        totals[q] += field[q] * exp(shift - 0.5 * sq_norm(v, q))
+        totals[q] += field[q] * exp(shift - exponents[q])
 
 
 @compiled
-def sq_norm(v, q):
-    """Return |v_q|^2 of the points v (d, m)."""
-    s = 0.0
+def half_sq_norms(v, scratch):
+    """Return |v_q|^2 / 2 of the points v (d, m), the first row of `scratch`."""
+    out = scratch[0]
+    out[:] = 0
     for k in range(v.shape[0]):
-        s += v[k, q] * v[k, q]
-    return s
+        row = v[k]
+        for q in range(out.size):
+            out[q] += 0.5 * row[q] * row[q]
+    return out
 
 
 @compiled

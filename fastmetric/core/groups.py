@@ -115,23 +115,23 @@ def make_group(queries, g, ref):
 
 
 @exact_order
-def box_distances(group, lower, upper):
-    """Return bounds of the squared distances between the group's box and another."""
+def box_distances(low, high, lower, upper):
+    """Return bounds of the squared distances between two boxes."""
     near, far = 0.0, 0.0
     for k in range(lower.size):
-        gap = max(0.0, lower[k] - group.upper[k], group.lower[k] - upper[k])
-        span = max(upper[k] - group.lower[k], group.upper[k] - lower[k])
+        gap = max(0.0, lower[k] - high[k], low[k] - upper[k])
+        span = max(upper[k] - low[k], high[k] - lower[k])
         near += gap * gap
         far += span * span
     return near * (1 - SLACK), far * (1 + SLACK)
 
 
 @exact_order
-def center_distance(group, center):
-    """Return the least distance of the group's box to a point."""
+def center_distance(low, high, center):
+    """Return the least distance of a box to a point."""
     near = 0.0
     for k in range(center.size):
-        gap = max(0.0, center[k] - group.upper[k], group.lower[k] - center[k])
+        gap = max(0.0, center[k] - high[k], low[k] - center[k])
         near += gap * gap
     return np.sqrt(near)
 

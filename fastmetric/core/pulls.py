@@ -15,7 +15,7 @@ import numpy as np
 
 from fastmetric._jit import compiled
 from fastmetric.core.exp import exp
-from fastmetric.core.expansion import add_adjoint, add_slope, hand_down, sq_norm, sum_series
+from fastmetric.core.expansion import add_adjoint, add_slope, half_sq_norms, hand_down, sum_series
 from fastmetric.core.groups import make_group, place
 from fastmetric.core.registers import ROWS, sq_distances
 
@@ -59,8 +59,9 @@ def _pull_field(group, ref, rule, node, degree, lifts, powers, mine, adjoint):
     """Scatter a node by its series: w (q - x) = h w times minus the derivative in q / h."""
     place(group, ref, rule, node)
     weights = np.empty(powers.size)
+    exponents = half_sq_norms(group.v, group.scratch)
     for i in range(powers.size):
-        weights[i] = powers[i] * exp(lifts[i] - 0.5 * sq_norm(group.v, i))
+        weights[i] = powers[i] * exp(lifts[i] - exponents[i])
     h = 1 / np.sqrt(2 * rule.factor)
     coefficients = ref.nodes.coefficients[node]
     for k in range(mine.shape[1]):

@@ -104,7 +104,7 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     radius = nodes.radii[node] * inverse_h
     if radius > 3.0:
         return _OPEN, 0, 0.0
-    center = center_distance(group, nodes.centers[node]) * inverse_h
+    center = center_distance(group.lower, group.upper, nodes.centers[node]) * inverse_h
     r = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
     highest = ref.series.degree
     log_spread = np.log(2 * spread) + group.shift
@@ -155,7 +155,7 @@ def sum_group(group, ref, rule, roots, visits):
         height -= 1
         node = stack[height]
         weight = nodes.weights[node]
-        sq_lo, sq_hi = box_distances(group, tree.lower[node], tree.upper[node])
+        sq_lo, sq_hi = box_distances(group.lower, group.upper, tree.lower[node], tree.upper[node])
         s_lo, s_hi = rule.factor * sq_lo, rule.factor * sq_hi
         first = tree.children[node]
         start, stop = tree.starts[node], tree.stops[node]
@@ -187,7 +187,7 @@ def sum_group(group, ref, rule, roots, visits):
                 certain += weight * k_hi * (1 - SLACK)
                 left -= weight
         if how == _OPEN and first >= 0:
-            height = _push(stack, height, group, tree, first)
+            height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
             continue
         if how == _OPEN:
             add_leaf(group, ref, rule, start, stop)
@@ -205,32 +205,35 @@ def _first_stack(group, tree, roots):
     stack = np.empty(roots.size + DEEPEST, np.int64)
     far = np.empty(roots.size)
     for i in range(roots.size):
-        far[i], _ = box_distances(group, tree.lower[roots[i]], tree.upper[roots[i]])
+        box = tree.lower[roots[i]], tree.upper[roots[i]]
+        far[i], _ = box_distances(group.lower, group.upper, *box)
     stack[: roots.size] = roots[np.argsort(-far, kind="mergesort")]
     return stack, roots.size
 
 
 @compiled
-def _push(stack, height, group, tree, first):
-    """Put two children on the stack, the nearer one on top; return the new height."""
-    a, _ = box_distances(group, tree.lower[first], tree.upper[first])
-    b, _ = box_distances(group, tree.lower[first + 1], tree.upper[first + 1])
+def _push(stack, height, low, high, lower, upper, first):
+    """Put two children on the stack, the nearer one on top; return the new height.
+
+    Boxes `lower`, `upper` of the nodes (m, d); two that touch the group's are told apart by
+    their middles.
+    """
+    a, _ = box_distances(low, high, lower[first], upper[first])
+    b, _ = box_distances(low, high, lower[first + 1], upper[first + 1])
     if a == b:
-        a = _center_gap(group, tree, first)
-        b = _center_gap(group, tree, first + 1)
-    if a <= b:
-        stack[height], stack[height + 1] = first + 1, first
-    else:
-        stack[height], stack[height + 1] = first, first + 1
+        a = _middle_gap(low, high, lower[first], upper[first])
+        b = _middle_gap(low, high, lower[first + 1], upper[first + 1])
+    nearer = first if a <= b else first + 1
+    stack[height], stack[height + 1] = 2 * first + 1 - nearer, nearer
     return height + 2
 
 
 @compiled
-def _center_gap(group, tree, node):
+def _middle_gap(low, high, lower, upper):
     """Return the squared distance between the middles of two boxes, times four."""
     total = 0.0
-    for k in range(group.lower.size):
-        gap = tree.lower[node, k] + tree.upper[node, k] - group.lower[k] - group.upper[k]
+    for k in range(low.size):
+        gap = lower[k] + upper[k] - low[k] - high[k]
         total += gap * gap
     return total
 
