@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn import starts
 from fastmetric.learn.linear import project
-from fastmetric.learn.objective import Evaluation, Objective, resolve_method
+from fastmetric.learn.objective import Evaluation, Objective
 from fastmetric.learn.posterior import class_posteriors
 from fastmetric.learn.solvers import Outcome, Step, lbfgs
 
@@ -60,7 +60,7 @@ def nca_value_and_grad(
         twice.
     method : {"exact", "tree", "auto"}, default="exact"
         How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
-        with certified error; "auto" picks by size. Chosen `rows` are always summed exactly.
+        with certified error; "auto" takes the faster. Chosen `rows` are always summed exactly.
     rtol : float, default=0.0
         The relative error that a tree may make in each class sum.
     n_jobs : int or None, default=None
@@ -90,7 +90,7 @@ def nca_value_and_grad(
     X, y = _validate.labelled_arrays(X, y)
     A = _validate.transformation(A, X.shape[1])
     rows = None if rows is None else _validate.row_indices(rows, len(X))
-    problem = Objective(X, y, n_jobs, method=resolve_method(method, len(X), len(A)), rtol=rtol)
+    problem = Objective(X, y, n_jobs, method=method, rtol=rtol)
     value, gradient, _ = problem.evaluate(A, rows)
     return value, gradient
 
@@ -114,8 +114,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         The kernel of the squared distance in the projected space.
     method : {"auto", "exact", "tree"}, default="auto"
         How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
-        with certified error. "auto" takes trees where they are faster: rtol > 0, two or
-        three components and many rows.
+        with certified error. "auto" takes the faster, anew for every map: it counts what the
+        trees would do for a few rows.
     rtol : float, default=0.0
         The relative error that a tree may make in each class sum; see `error_bound_`.
     solver : {"auto", "lbfgs"}, default="auto"
@@ -241,8 +241,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
             d, init = self._check_start(X, len(classes))
-            method = resolve_method(self.method, len(X), d)
-            problem = Objective(X, y, self.n_jobs, method=method, rtol=self.rtol)
+            problem = Objective(X, y, self.n_jobs, method=self.method, rtol=self.rtol)
             outcome = self._maximise(problem, self._start(init, d, problem))
             self._store(outcome, problem, classes)
         if outcome.interrupted:

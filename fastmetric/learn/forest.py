@@ -7,6 +7,7 @@ come with a bound of their error, which makes a certificate for the objective [S
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,10 +22,23 @@ from fastmetric.core.pulls import Sources, Targets, pull_groups, share_out
 from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import UNIT, Tree
-from fastmetric.learn.totals import Path, Totals, Walk, group_starts, totals
+from fastmetric.learn.totals import (
+    Path,
+    Totals,
+    Walk,
+    Work,
+    group_starts,
+    spread_out,
+    totals,
+    work_of_group,
+)
 from fastmetric.learn.trees import build_tree
 
 _RULE = Rule(GAUSSIAN, 1.0, 0.0, 0.0)  # exp(-s)
+# Nanoseconds, to choose by; only their ratios matter. A pair of both passes in symmetric blocks
+# and in leaves, and more for every dimension; a node's field at one row; a node looked at; a
+# faint row.
+_PAIR, _FIELD, _NODE, _FAINT_ROW = (1.6, 5.0, 0.25), 12.0, 700.0, 8000.0
 _PARTS = 32  # tasks of the scatter at most: each returns an array over all points
 
 
@@ -86,6 +100,23 @@ class Forest:
         roots = self.roots[:-1]
         own = Walk(self.reference, rule, roots[c : c + 1], False, True, self.n_jobs, label)
         return own, own._replace(roots=np.delete(roots, c))
+
+    def pays(self, rtol: float) -> bool:
+        """Return whether the trees are faster than all pairs: by counts, from a few groups."""
+        n, d = len(self.places), len(self.cols)
+        groups = [
+            (c, g) for c, queries in enumerate(self.queries) for g in range(len(queries.starts))
+        ]
+        probes = [
+            work_of_group(self.queries[c], walk, g)
+            for c, g in (groups[k] for k in spread_out(len(groups)))
+            for walk in self._walks(c, rtol, None)
+        ]
+        work = reduce(Work.plus, probes)
+        tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.nodes * _NODE
+        tree += (work.fields * _FIELD + work.faint * _FAINT_ROW) * (d + 2)
+        # Every row of a probe was summed twice: own class and others.
+        return tree < n * work.queries / 2 * (_PAIR[0] + _PAIR[2] * d)
 
     def log_sums(self, rtol: float, label: str | None = None) -> ClassSums:
         """Return the class sums of all rows, in the order of Z, each within rtol."""

@@ -24,6 +24,9 @@ from fastmetric.learn.linear import column_means, cross_product, project
 # and done relative to its nearest neighbour.
 _FAINT = {np.dtype(np.float64): 1e-280, np.dtype(np.float32): 1e-28}
 
+# Where "auto" looks at trees at all: rows, dimensions, and rows a class.
+_TREES_FROM, _TREES_TO, _PER_CLASS = 5000, 12, 50
+
 _PROBES = 48  # rows that are looked at before the way is chosen
 
 Part = tuple[np.ndarray, ...]
@@ -35,16 +38,6 @@ class Evaluation(NamedTuple):
     value: float
     gradient: np.ndarray  # (d, D), float64
     error_bound: float = 0.0  # certified: how far the value is from the true one, but for rounding
-
-
-def resolve_method(method: str, n: int, d: int) -> str:
-    """Return "exact" or "tree": for "auto" by sizes alone.
-
-    Trees pay in few dimensions, from a few thousand rows on.
-    """
-    if method != "auto":
-        return method
-    return "tree" if d <= 3 and n >= 20_000 else "exact"
 
 
 class Objective:
@@ -61,7 +54,7 @@ class Objective:
     ) -> None:
         """Take the data X (n, D), a float array, and class numbers y (n,), 0-based.
 
-        `method` is "exact" or "tree", with class sums within `rtol`.
+        `method` is "exact", "tree", with class sums within `rtol`, or "auto", the faster one.
         """
         self.X, self.n_jobs, self.method, self.rtol = X, n_jobs, method, rtol
         self.center = column_means(X, n_jobs)
@@ -88,8 +81,9 @@ class Objective:
         with engine.one_thread_blas():
             Z = self.project(A)
             error_bound = 0.0
-            if rows is None and self.method == "tree":
-                value, U, error_bound = self._by_trees(Z, label)
+            forest = self._forest(Z) if rows is None else None
+            if forest is not None:
+                value, U, error_bound = self._by_trees(forest, label)
             elif rows is None:
                 value, U = self._all_rows(make_points(Z), label)
             else:
@@ -103,9 +97,17 @@ class Objective:
             gradient = cross_product(unsorted, self.X, self.center, self.n_jobs)
         return Evaluation(value, gradient, error_bound)
 
-    def _by_trees(self, Z: np.ndarray, label: str | None) -> tuple[float, np.ndarray, float]:
-        """Return sum P_i over all rows, U (n, d), and the certified error of the sum."""
+    def _forest(self, Z: np.ndarray) -> Forest | None:
+        """Return the trees to sum over, None for all pairs; "auto" goes by sizes and counts."""
+        n, d = Z.shape
+        small = n < _TREES_FROM or d > _TREES_TO or n < _PER_CLASS * (len(self.offsets) - 1)
+        if self.method == "exact" or (self.method == "auto" and small):
+            return None
         forest = Forest(Z, self.offsets, self.n_jobs)
+        return forest if self.method == "tree" or forest.pays(self.rtol) else None
+
+    def _by_trees(self, forest: Forest, label: str | None) -> tuple[float, np.ndarray, float]:
+        """Return sum P_i over all rows, U (n, d), and the certified error of the sum."""
         own, other = forest.log_sums(self.rtol, label)
         p_own, p_other = expit(own[0] - other[0]), expit(other[0] - own[0])
         # P is largest with the own class at its upper and the others at their lower bound.

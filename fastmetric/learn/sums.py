@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,12 +16,16 @@ from fastmetric.core.nodes import empty_nodes, summarise
 from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
-from fastmetric.learn.totals import Walk, group_starts, totals
+from fastmetric.learn.totals import Walk, Work, group_starts, spread_out, totals, work_of_group
 from fastmetric.learn.trees import build_tree
 
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
 
+# Nanoseconds, for "auto"; only their ratios matter. A pair in a large tile and in a leaf, and
+# more for every dimension; a node's field at one query; a node that is looked at.
+_PAIR, _FIELD, _NODE = (1.3, 2.2, 0.06), 30.0, 700.0
+_SMALL = 1000  # points that are summed pair by pair in any case
 _LARGEST = -np.log(np.finfo(float).tiny)
 _NODES = 500  # in a task
 _ROOT = np.array([0])
@@ -102,12 +107,12 @@ class KernelSums:
         `bounds` the bounds are the estimate.
         """
         order, queries = self._queries(query)
-        exact = self._is_exact(method)
         eps = float(np.finfo(self.X.dtype).eps)
         atol = min(atol / self._unit, 1e300)
         # Without a tolerance, as much is left out as rounding loses anyway.
         rule = Rule(self.code, self._factor, max(rtol, eps / 2), atol)
-        walk = Walk(self._reference, rule, _ROOT, exact, n_jobs=self.n_jobs, label=label)
+        walk = Walk(self._reference, rule, _ROOT, n_jobs=self.n_jobs, label=label)
+        walk = walk._replace(exact=self._is_exact(method, queries, walk))
         estimate, *ends = self._log_sums(queries, walk)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
@@ -135,12 +140,17 @@ class KernelSums:
         apart, logs = found.logs() + np.log(self._unit), whole.logs()
         return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
 
-    def _is_exact(self, method: str) -> bool:
-        """Return whether all pairs are summed: a choice by sizes alone."""
-        if method == "auto":
-            n, d = self._tree.rows.shape
-            return n < 1000 or d > 30
-        return method == "exact"
+    def _is_exact(self, method: str, queries: Queries, walk: Walk) -> bool:
+        """Return whether all pairs are summed: for "auto" by counts, from a few groups."""
+        if method != "auto":
+            return method == "exact"
+        n, d = self._tree.rows.shape
+        if n < _SMALL:
+            return True
+        probes = (work_of_group(queries, walk, g) for g in spread_out(len(queries.starts)))
+        work = reduce(Work.plus, probes)
+        tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.fields * _FIELD + work.nodes * _NODE
+        return tree > n * work.queries * (_PAIR[0] + _PAIR[2] * d)
 
     def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
         """Return the caller's row of each query, and the queries, grouped."""

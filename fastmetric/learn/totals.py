@@ -18,6 +18,7 @@ from fastmetric.core.tree import Tree
 FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
 _UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
 _GROUPS = 16  # of queries in a task
+_PROBES = 12  # groups that are looked at to foresee the work
 _QUERIES = 2000  # in a task that looks for their largest terms
 
 
@@ -86,6 +87,42 @@ def totals(queries: Queries, walk: Walk) -> Totals:
             paths += more
         error += walk.reference.nodes.weights[walk.roots].sum() * _UNDERFLOW[dtype]
     return Totals(total, error, shift, paths, faint)
+
+
+class Work(NamedTuple):
+    """What walks do, in counts."""
+
+    queries: float
+    pairs: float  # summed pair by pair
+    fields: float  # series or centroids, times queries
+    nodes: float  # looked at, by all groups
+    faint: float  # queries that have to be done alone
+
+    def plus(self, other: Work) -> Work:
+        """Return the work of both."""
+        return Work(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+def spread_out(n: int) -> np.ndarray:
+    """Return numbers of a few of n groups, evenly spread, to foresee the work of all."""
+    return np.unique(np.linspace(0, n - 1, _PROBES).astype(int))
+
+
+def work_of_group(queries: Queries, walk: Walk, g: int) -> Work:
+    """Return the work of one group."""
+    tree = walk.reference.tree
+    sums, _, _, visits = group_sums(
+        queries, walk.reference, walk.rule, walk.roots, False, True, g, g + 1
+    )
+    leaves = visits[visits[:, 1] == 0, 0]
+    faint = has_tails(walk.rule.code) * float(np.count_nonzero(sums < FAINT[tree.rows.dtype]))
+    return Work(
+        len(sums),
+        len(sums) * float((tree.stops[leaves] - tree.starts[leaves]).sum()),
+        len(sums) * float(np.count_nonzero(visits[:, 1] > 0)),
+        2 * len(visits),  # an opened node has two children
+        faint,
+    )
 
 
 def _plain_totals(queries: Queries, walk: Walk) -> tuple[np.ndarray, np.ndarray, list[Path]]:
