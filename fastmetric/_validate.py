@@ -28,7 +28,7 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
-def _refuse_strings(X: Any) -> None:
+def refuse_strings(X: Any) -> None:
     """Raise if X is made of strings, which NumPy would parse as numbers."""
     kind = np.asarray(X).dtype if isinstance(X, list | tuple) else getattr(X, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind in ("U", "S"):
@@ -40,26 +40,26 @@ def _refuse_strings(X: Any) -> None:
 
 def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return X (n, D) as floats, the classes (C,) sorted, and class numbers y (n,), 0-based."""
-    _refuse_strings(X)
+    refuse_strings(X)
     X, y = validate_data(estimator, X, y, dtype=FLOATS, ensure_min_samples=2)
     return X, *_class_numbers(y)
 
 
 def unlabelled_data(estimator: Any, X: Any, copy: bool = False) -> np.ndarray:
     """Return X (n, D) as floats, rows contiguous, and let the estimator know its features."""
-    _refuse_strings(X)
+    refuse_strings(X)
     return validate_data(estimator, X, dtype=FLOATS, order="C", copy=copy)
 
 
 def query_data(estimator: Any, X: Any) -> np.ndarray:
     """Return X (m, D) as floats, with the features the estimator was fitted on."""
-    _refuse_strings(X)
+    refuse_strings(X)
     return validate_data(estimator, X, dtype=FLOATS, reset=False)
 
 
 def float_array(X: Any, name: str) -> np.ndarray:
     """Return X (n, D) as a float array; for functions."""
-    _refuse_strings(X)
+    refuse_strings(X)
     return check_array(X, dtype=FLOATS, order="C", input_name=name)
 
 
@@ -76,9 +76,23 @@ def in_precision_of(query: np.ndarray, X: np.ndarray) -> np.ndarray:
     return query
 
 
+def squarable(X: np.ndarray, name: str) -> np.ndarray:
+    """Return X (n, d), whose squared distances do not overflow."""
+    # Differences are then at most sqrt(max / d), but for rounding.
+    most = 0.49 * np.sqrt(np.finfo(X.dtype).max / X.shape[1])
+    largest = max(-float(X.min()), float(X.max()))
+    if largest > most:
+        raise ValueError(
+            f"{name} has coordinates up to {largest:.3g}; beyond {most:.3g} squared distances "
+            f"overflow in {X.dtype}. Scale it down"
+            f"{', or give float64' * (X.dtype == np.float32)}."
+        )
+    return X
+
+
 def labelled_arrays(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return X (n, D) as floats and class numbers y (n,), 0-based; for functions."""
-    _refuse_strings(X)
+    refuse_strings(X)
     X = check_array(X, dtype=FLOATS, ensure_min_samples=2, input_name="X")
     y = check_array(y, dtype=None, ensure_2d=False, input_name="y")
     if y.ndim != 1:

@@ -248,17 +248,8 @@ def _hand_out(results: np.ndarray, which: np.ndarray, ends: np.ndarray, values: 
 
 def _points(X: Any, dtype: Any) -> np.ndarray:
     """Return points (n, d), finite numbers whose squared distances do not overflow."""
-    _validate._refuse_strings(X)
-    X = check_array(X, dtype=dtype, input_name="X")
-    # Differences are then at most sqrt(max / d), but for rounding.
-    most = 0.49 * np.sqrt(np.finfo(X.dtype).max / X.shape[1])
-    largest = max(-float(X.min()), float(X.max()))
-    if largest > most:
-        raise ValueError(
-            f"X has coordinates up to {largest:.3g}; beyond {most:.3g} squared distances overflow "
-            f"in {X.dtype}. Scale the data down{', or give float64' * (X.dtype == np.float32)}."
-        )
-    return X
+    _validate.refuse_strings(X)
+    return _validate.squarable(check_array(X, dtype=dtype, input_name="X"), "X")
 
 
 def _radii(r: Any, X: np.ndarray) -> np.ndarray:

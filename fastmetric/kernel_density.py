@@ -84,12 +84,10 @@ def kernel_sums(
     weights = None if weights is None else _validate.sample_weights("weights", weights, len(X))
     metric = metric_of(bandwidth, X, n_jobs)
     if query is not None:
-        query = metric.points(
-            _validate.in_precision_of(_validate.float_array(query, "query"), X), n_jobs
-        )
-    sums = KernelSums(
-        metric.points(X, n_jobs), weights, kernel=kernel, bandwidth=metric.h, n_jobs=n_jobs
-    )
+        query = _validate.in_precision_of(_validate.float_array(query, "query"), X)
+        query = _validate.squarable(metric.points(query, n_jobs), "query")
+    points = _validate.squarable(metric.points(X, n_jobs), "X")
+    sums = KernelSums(points, weights, kernel=kernel, bandwidth=metric.h, n_jobs=n_jobs)
     logs = sums.log_sums(query, rtol=rtol, atol=atol, method=method, bounds=return_bounds)
     rounding = (None, -np.inf, np.inf)
     answer = tuple(_narrowed(*part, X.dtype) for part in zip(logs, rounding, strict=True))
@@ -235,8 +233,9 @@ class KernelDensity(DensityMixin, BaseEstimator):
         log_volume = log_total + radial.log_volume(self._kernel, X.shape[1]) + metric.log_scale
         # 709: the largest exponent, for volumes beyond float64.
         atol = math.exp(min(math.log(self.atol) + log_volume, 709)) if self.atol else 0.0
+        query = metric.points(_validate.in_precision_of(X, self._X), self.n_jobs)
         log_sums = sums.log_sums(
-            metric.points(_validate.in_precision_of(X, self._X), self.n_jobs),
+            _validate.squarable(query, "X"),
             rtol=self.rtol,
             atol=atol,
             method=self.method,
@@ -329,7 +328,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
     def _kernel_sums(self, points: np.ndarray, h: float) -> KernelSums:
         """Return the sums over `points`, with the weights and the kernel of the fit."""
         return KernelSums(
-            points,
+            _validate.squarable(points, "X"),
             self._weights,
             kernel=self._kernel,
             bandwidth=h,

@@ -96,14 +96,14 @@ def nca_value_and_grad(
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
-    """Neighbourhood Components Analysis, exact, without a matrix of all pairs.
+    """Neighbourhood Components Analysis, without a matrix of all pairs.
 
     Learns a linear map A (n_components, n_features) under which a row's stochastic neighbour,
     chosen with probability proportional to exp(-|A x_i - A x_j|^2), is likely to be of its own
     class. Maximises sum_i P_i - alpha ‖A‖²; time O(n² d) per iteration, memory O(n d).
 
-    A drop-in replacement for scikit-learn's ``NeighborhoodComponentsAnalysis`` that also
-    predicts, by the share of each class in the kernel sum at a new point.
+    A drop-in replacement for scikit-learn's ``NeighborhoodComponentsAnalysis`` that predicts, too:
+    by the share of each class in the kernel sum at a new point.
 
     Parameters
     ----------
@@ -117,15 +117,14 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         with certified error. "auto" takes the faster, anew for every map: it counts what the
         trees would do for a few rows.
     rtol : float, default=0.0
-        The relative error that a tree may make in each class sum; see `error_bound_`.
+        The relative error that trees may make in a class sum; see `error_bound_`.
     solver : {"auto", "lbfgs"}, default="auto"
         The optimiser; "auto" is "lbfgs", L-BFGS on all rows.
     init : {"auto", "rca", "lda", "pca", "identity", "random"} or array, default="auto"
         The start. "auto": "lda" if n_components < n_classes, else "pca" if it is smaller than
         min(n_features, n_samples), else "identity". "rca" whitens the scatter within classes
         and keeps the directions of largest scatter; beyond n_classes - 1 of them, where all
-        are equal, it takes any. An array has shape (n_components,
-        n_features).
+        are equal, it takes any. An array has shape (n_components, n_features).
     alpha : float, default=0.0
         Weight of the penalty ‖A‖².
     max_iter : int, default=50
@@ -144,7 +143,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         joblib, multiprocessing or Dask; -1: all cores, -2: all but one. The result does not
         depend on it.
     random_state : int, RandomState or None, default=None
-        Draws the start of ``init="random"``; nothing else is random.
+        Draws the start of ``init="random"``.
 
     Attributes
     ----------
@@ -155,8 +154,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     objective_ : float
         The mean of P_i over the training rows, without the penalty.
     error_bound_ : float
-        How far the true mean may be from `objective_`, certified; 0 for exact sums, but for
-        rounding.
+        How far the true mean may be from `objective_`, certified; 0 for exact sums.
     history_ : dict of ndarray
         One entry for the start and for each iteration: "objective" (mean of P_i),
         "gradient_norm" (largest entry, of the penalised sum), "seconds", "evaluations".
@@ -242,7 +240,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             X, classes, y = _validate.training_data(self, X, y)
             d, init = self._check_start(X, len(classes))
             problem = Objective(X, y, self.n_jobs, method=self.method, rtol=self.rtol)
-            outcome = self._maximise(problem, self._start(init, d, problem))
+            if isinstance(init, str):
+                init = starts.start(init, d, problem, check_random_state(self.random_state))
+            outcome = self._maximise(problem, init)
             self._store(outcome, problem, classes)
         if outcome.interrupted:
             raise KeyboardInterrupt
@@ -353,18 +353,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             )
         return len(A), A
 
-    def _start(self, init: str | np.ndarray, d: int, problem: Objective) -> np.ndarray:
-        """Return the start as an array (d, D)."""
-        if isinstance(init, str):
-            return starts.start(init, d, problem, check_random_state(self.random_state))
-        return init
-
     def _maximise(self, problem: Objective, start: np.ndarray) -> Outcome:
         """Run the solver from `start`, with a line per iteration if verbose."""
-        n = len(problem.X)
+        n, (d, n_features) = len(problem.X), start.shape
         if self.verbose:
-            sizes = f"{n} rows, {start.shape[1]} features to {len(start)}"
-            print(f"[NCA] {problem.method}, lbfgs: {sizes}")
+            print(f"[NCA] {problem.method}, lbfgs: {n} rows, {n_features} features to {d}")
             print("[NCA] iteration   objective    gradient   seconds", flush=True)
 
         def value_and_grad(A: np.ndarray, n_iter: int) -> Evaluation:

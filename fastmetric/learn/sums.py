@@ -55,13 +55,10 @@ class KernelSums:
         leaf_size: int = 48,
         n_jobs: int | None = None,
     ) -> None:
-        """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0."""
-        limit = np.sqrt(np.finfo(X.dtype).max / (8 * X.shape[1]))
-        if not np.abs(X).max() < limit:
-            raise ValueError(
-                f"The points reach beyond {limit:.1e}, where squared distances overflow in "
-                f"{X.dtype}. Scale the features down."
-            )
+        """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0.
+
+        Squared distances, to queries too, must not overflow.
+        """
         self.X, self.n_jobs, self.code = X, n_jobs, CODES[kernel]
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
         self._kept = np.flatnonzero(weights > 0)
