@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 
 FLOATS = (np.float64, np.float32)
 
-_LARGEST_RATIO = 1e290  # of two weights: beyond, a product with a kernel leaves float64
+# Of two weights: beyond, a product with a kernel leaves the precision.
+_LARGEST_RATIO = {np.dtype(np.float64): 1e290, np.dtype(np.float32): 1e30}
 
 
 @contextmanager
@@ -173,8 +174,9 @@ def tolerances(rtol: Any, atol: Any) -> None:
     number("atol", atol)
 
 
-def sample_weights(name: str, weights: Any, n: int) -> np.ndarray:
-    """Return weights (n,) >= 0 as float64, some of them > 0."""
+def sample_weights(name: str, weights: Any, X: np.ndarray) -> np.ndarray:
+    """Return weights (n,) >= 0 of the rows of X as float64, some of them > 0."""
+    n, largest_ratio = len(X), _LARGEST_RATIO[X.dtype]
     weights = check_array(weights, dtype=np.float64, ensure_2d=False, copy=True, input_name=name)
     if weights.shape != (n,):
         raise ValueError(
@@ -186,11 +188,11 @@ def sample_weights(name: str, weights: Any, n: int) -> np.ndarray:
     if not positive.size:
         raise ValueError(f"{name} are all zero; at least one row needs a positive weight.")
     with np.errstate(over="ignore"):
-        fits = np.isfinite(weights.sum()) and positive.max() / positive.min() <= _LARGEST_RATIO
+        fits = np.isfinite(weights.sum()) and positive.max() / positive.min() <= largest_ratio
     if not fits:
         raise ValueError(
             f"{name} run from {positive.min()} to {positive.max()}; a finite sum and a ratio of at "
-            f"most {_LARGEST_RATIO:g} were expected. Set negligible weights to zero."
+            f"most {largest_ratio:g} in {X.dtype} were expected. Set negligible weights to zero."
         )
     return weights
 

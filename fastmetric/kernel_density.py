@@ -81,7 +81,7 @@ def kernel_sums(
     _check_accuracy(rtol, atol, method)
     n_jobs = _validate.jobs(n_jobs)
     X = _validate.float_array(X, "X")
-    weights = None if weights is None else _validate.sample_weights("weights", weights, len(X))
+    weights = None if weights is None else _validate.sample_weights("weights", weights, X)
     metric = metric_of(bandwidth, X, n_jobs)
     if query is not None:
         query = _validate.in_precision_of(_validate.float_array(query, "query"), X)
@@ -206,7 +206,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
             # A copy: the estimator must not change with the caller's array.
             X = _validate.unlabelled_data(self, X, copy=True)
             if sample_weight is not None:
-                sample_weight = _validate.sample_weights("sample_weight", sample_weight, len(X))
+                sample_weight = _validate.sample_weights("sample_weight", sample_weight, X)
             self._X, self._weights, self._kernel = X, sample_weight, self.kernel
             self.bandwidth_ = self._choose_bandwidth()
             self._sums = self._prepare()

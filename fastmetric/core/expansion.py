@@ -19,6 +19,7 @@ last one first.
 
 from __future__ import annotations
 
+from functools import cache
 from math import lgamma
 from typing import NamedTuple
 
@@ -70,6 +71,7 @@ def _log_remainders(highest: int) -> np.ndarray:
     return np.array(table)
 
 
+@cache
 def make_series(d: int) -> Series:
     """Return the tables of the series in d dimensions."""
     degree = highest_degree(d)

@@ -32,9 +32,9 @@ SLACK = 1e-12
 class Reference(NamedTuple):
     """The points that are summed over, as a tree."""
 
-    tree: Tree
+    tree: Tree  # rows padded to whole panels, which nothing reads
     panels: np.ndarray  # (N / width, d, width), the tree's points
-    point_weights: np.ndarray  # (N,), float64, in tree order, 0 for padding
+    point_weights: np.ndarray  # (n,), float64, in tree order
     nodes: Nodes
     series: Series
 

@@ -9,7 +9,7 @@ import numpy as np
 from fastmetric._jit import compiled
 from fastmetric.core.expansion import add_moments, add_shifted_moments
 
-_WIDEST = 3.0  # a series is not worth having around a node of a larger radius, in h
+WIDEST = 3.0  # a series is not worth having around a node of a larger radius, in h
 
 
 class Nodes(NamedTuple):
@@ -48,7 +48,8 @@ def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
             continue
         coefficients = nodes.coefficients[node]
         coefficients[:] = 0
-        if nodes.radii[node] * inverse_h > _WIDEST:
+        if nodes.radii[node] * inverse_h > WIDEST:
+            coefficients[0] = nodes.weights[node]  # the centroid
             continue
         child = tree.children[node]
         if child < 0:

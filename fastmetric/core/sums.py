@@ -42,6 +42,7 @@ from fastmetric.core.kernels import (
     exponent,
     has_tails,
 )
+from fastmetric.core.nodes import WIDEST
 from fastmetric.core.tree import DEEPEST
 
 _OPEN, _CONSTANT, _CENTROID, _SERIES = 0, 1, 2, 3  # what is done with a node
@@ -102,7 +103,7 @@ def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         return _OPEN, 0, 0.0
     inverse_h = np.sqrt(inverse_h2)
     radius = nodes.radii[node] * inverse_h
-    if radius > 3.0:
+    if radius > WIDEST:
         return _OPEN, 0, 0.0
     center = center_distance(group.lower, group.upper, nodes.centers[node]) * inverse_h
     r = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)

@@ -14,12 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.expansion import make_series
-from fastmetric.core.groups import Queries, Reference, Rule
+from fastmetric.core.groups import Queries, Rule
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.core.nodes import empty_nodes, summarise
 from fastmetric.core.pulls import Sources, Targets, pull_groups, share_out
-from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import UNIT, Tree
 from fastmetric.learn.totals import (
@@ -32,7 +29,7 @@ from fastmetric.learn.totals import (
     totals,
     work_of_group,
 )
-from fastmetric.learn.trees import build_tree
+from fastmetric.learn.trees import build_tree, summarised
 
 _RULE = Rule(GAUSSIAN, 1.0, 0.0, 0.0)  # exp(-s)
 # Nanoseconds, to choose by; only their ratios matter. A pair of both passes in symmetric blocks
@@ -65,25 +62,17 @@ class Forest:
         for a, base, tree in zip(offsets, bases, trees, strict=False):
             rows[base : base + len(tree.rows)] = tree.rows
             self.places[a + tree.order] = base + np.arange(len(tree.rows))
-        forest = _planted(trees, rows, bases, self.roots)
-        self.reference = self._summarised(forest)
+        self.reference = summarised(
+            _planted(trees, rows, bases, self.roots),
+            np.ones(len(rows)),
+            np.sqrt(0.5),  # of the Gaussian that exp(-s) is
+            [[(int(a), int(b)) for a, b in pairwise(self.roots)]],
+            expanded=True,
+            n_jobs=n_jobs,
+        )
         self.cols = np.ascontiguousarray(rows.T)
         self.queries = [self._class_queries(c, tree) for c, tree in enumerate(trees)]
         self._found: list[tuple[int, int, Totals]] = []  # class, own or other, sums
-
-    def _summarised(self, tree: Tree) -> Reference:
-        """Return the forest with its nodes summarised; exp(-s) is a Gaussian of h = sqrt(1/2)."""
-        d, weights = tree.rows.shape[1], np.ones(len(tree.rows))
-        series = make_series(d)
-        nodes = empty_nodes(len(tree.starts), d, len(series.indices))
-
-        def task(part: tuple[int, int]) -> None:
-            summarise(tree, weights, series, np.sqrt(2.0), nodes, *part)
-
-        for _ in engine.run(task, list(pairwise(self.roots)), n_jobs=self.n_jobs):
-            pass
-        panels = make_panels(tree.rows, d, panel_width(tree.rows.dtype))
-        return Reference(tree, panels, weights, nodes, series)
 
     def _class_queries(self, c: int, tree: Tree) -> Queries:
         """Return the rows of a class, in the order of its tree."""
@@ -175,25 +164,20 @@ class Forest:
         """Add the scatter of one class's rows over some trees to the totals at points and nodes."""
         plain = sources.strengths.copy()
         plain[found.faint] = 0  # these go alone, as they were summed
-        kinds = [
-            (queries, sources._replace(strengths=plain)),
-            (None, Sources(*(part[found.faint] for part in sources))),
-        ]
-        for chosen, own_sources in kinds:
-            paths = [
-                path for path in found.paths if (path.queries is queries) == (chosen is queries)
-            ]
+        alone = Sources(*(part[found.faint] for part in sources))
+        for together, chosen in ((True, sources._replace(strengths=plain)), (False, alone)):
+            paths = [path for path in found.paths if (path.queries is queries) == together]
             if not paths:
                 continue
             mine = np.zeros(paths[0].queries.rows.shape)
 
             def task(
-                part: list[Path], own_sources: Sources = own_sources, mine: np.ndarray = mine
+                part: list[Path], chosen: Sources = chosen, mine: np.ndarray = mine
             ) -> tuple[np.ndarray, np.ndarray]:
                 here = Targets(mine, *(np.zeros(total.shape) for total in totals))
                 for path in part:
                     pull_groups(
-                        path.queries, self.reference, self.cols, _RULE, own_sources, here, *path[1:]
+                        path.queries, self.reference, self.cols, _RULE, chosen, here, *path[1:]
                     )
                 return here.points, here.adjoints
 

@@ -8,16 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric import engine
-from fastmetric.core.expansion import make_series
-from fastmetric.core.groups import GROUP, LONGEST, Queries, Reference, Rule
+from fastmetric.core.expansion import highest_degree
+from fastmetric.core.groups import GROUP, LONGEST, Queries, Rule
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
-from fastmetric.core.nodes import empty_nodes, summarise
-from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
 from fastmetric.learn.totals import Walk, Work, group_starts, spread_out, totals, work_of_group
-from fastmetric.learn.trees import build_tree
+from fastmetric.learn.trees import build_tree, summarised
 
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
@@ -70,23 +67,20 @@ class KernelSums:
     def set_bandwidth(self, bandwidth: float) -> None:
         """Go on with another bandwidth and the same tree."""
         self._factor = (0.5 if self.code == GAUSSIAN else 1.0) / float(bandwidth) ** 2
-        tree, weights = self._tree, self._weights
-        n, d = tree.rows.shape
-        rows = np.zeros((n + -n % ALIGN, d), tree.rows.dtype)
-        rows[:n] = tree.rows
-        series = make_series(d)
-        expanded = self.code == GAUSSIAN and series.degree > 1
-        nodes = empty_nodes(len(tree.starts), d, len(series.indices) if expanded else 0)
-
-        def task(part: tuple[int, int]) -> None:
-            summarise(tree, weights, series, 1 / float(bandwidth), nodes, *part)
-
-        for level in reversed(_levels(tree)):
-            parts = list(pairwise([*range(level.start, level.stop, _NODES), level.stop]))
-            for _ in engine.run(task, parts, n_jobs=self.n_jobs):
-                pass
-        panels = make_panels(rows, d, panel_width(rows.dtype))
-        self._reference = Reference(tree, panels, weights, nodes, series)
+        d, tree = self.X.shape[1], self._tree
+        rows = np.pad(tree.rows, ((0, -len(tree.rows) % ALIGN), (0, 0)))
+        stages = [
+            list(pairwise([*range(level.start, level.stop, _NODES), level.stop]))
+            for level in reversed(_levels(tree))
+        ]
+        self._reference = summarised(
+            tree._replace(rows=rows),
+            self._weights,
+            float(bandwidth),
+            stages,
+            expanded=self.code == GAUSSIAN and highest_degree(d) > 1,
+            n_jobs=self.n_jobs,
+        )
 
     def log_sums(
         self,

@@ -86,6 +86,7 @@ def totals(queries: Queries, walk: Walk) -> Totals:
             total[faint], error[faint], more = _plain_totals(alone, walk)
             paths += more
         error += walk.reference.nodes.weights[walk.roots].sum() * _UNDERFLOW[dtype]
+        error[faint[total[faint] == 0]] = 0  # nothing to sum: no term has a largest one
     return Totals(total, error, shift, paths, faint)
 
 

@@ -1,10 +1,14 @@
-"""Building a k-d tree on all cores."""
+"""Building k-d trees on all cores, and what sums need to know of them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.expansion import make_series
+from fastmetric.core.groups import Reference
+from fastmetric.core.nodes import empty_nodes, summarise
+from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tree import Tree, split_below, split_node, unsplit_tree
 
 _TASK = 20_000  # points in a subtree that is one task
@@ -38,3 +42,31 @@ def _children(tree: Tree, node: int) -> tuple[int, ...]:
     """Return the children of a node, none for a leaf."""
     first = int(tree.children[node])
     return (first, first + 1) if first >= 0 else ()
+
+
+def summarised(
+    tree: Tree,
+    weights: np.ndarray,
+    h: float,
+    stages: list[list[tuple[int, int]]],
+    *,
+    expanded: bool,
+    n_jobs: int | None,
+) -> Reference:
+    """Return a tree with its nodes summarised for a bandwidth, by their series if `expanded`.
+
+    The nodes are done in stages of tasks, ranges of nodes: children in the same range as their
+    parents, or in an earlier stage. tree.rows and `weights` are padded to whole panels.
+    """
+    d = tree.rows.shape[1]
+    series = make_series(d)
+    nodes = empty_nodes(len(tree.starts), d, len(series.indices) if expanded else 0)
+
+    def task(part: tuple[int, int]) -> None:
+        summarise(tree, weights, series, 1 / h, nodes, *part)
+
+    for stage in stages:
+        for _ in engine.run(task, stage, n_jobs=n_jobs):
+            pass
+    panels = make_panels(tree.rows, d, panel_width(tree.rows.dtype))
+    return Reference(tree, panels, weights, nodes, series)
