@@ -14,6 +14,7 @@ from fastmetric import _validate, engine
 from fastmetric.learn import radial
 from fastmetric.learn.bandwidths import Metric, loo_bandwidth, metric_of
 from fastmetric.learn.sums import KERNELS, METHODS, KernelSums
+from fastmetric.learn.trees import LEAF_SIZE
 
 _RULES = ("scott", "silverman", "loo")
 _METRICS = ("euclidean", "l2")  # two names of one metric
@@ -116,7 +117,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
     breadth_first : bool, default=True
         Accepted for scikit-learn's sake, without effect.
     leaf_size : int, default=40
-        Points in a leaf of the tree: a matter of speed.
+        Points in a leaf of the tree, a matter of speed; below 64 it is 64.
     metric_params : dict, default=None
         None or empty: the metric has no parameters.
     method : {"auto", "exact", "tree"}, default="auto"
@@ -332,7 +333,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
             self._weights,
             kernel=self._kernel,
             bandwidth=h,
-            leaf_size=self.leaf_size,
+            leaf_size=max(self.leaf_size, LEAF_SIZE),
             n_jobs=self.n_jobs,
         )
 

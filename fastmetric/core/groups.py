@@ -21,7 +21,7 @@ from fastmetric.core.nodes import Nodes
 from fastmetric.core.registers import ROWS, sq_distances
 from fastmetric.core.tree import Tree
 
-GROUP = 48  # the largest group of queries; a multiple of ROWS
+GROUP = 66  # the largest group of queries; a multiple of ROWS
 LONGEST = 576  # points that a group is summed over at once; a multiple of UNIT
 
 # Relative slack on every quantity that decides: far above the rounding of a few dozen

@@ -14,7 +14,7 @@ from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
 from fastmetric.learn.totals import Walk, Work, group_starts, spread_out, totals, work_of_group
-from fastmetric.learn.trees import build_tree, summarised
+from fastmetric.learn.trees import LEAF_SIZE, build_tree, summarised
 
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
@@ -49,7 +49,7 @@ class KernelSums:
         *,
         kernel: str = "gaussian",
         bandwidth: float = 1.0,
-        leaf_size: int = 48,
+        leaf_size: int = LEAF_SIZE,
         n_jobs: int | None = None,
     ) -> None:
         """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0.

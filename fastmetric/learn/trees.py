@@ -12,7 +12,7 @@ from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tree import Tree, split_below, split_node, unsplit_tree
 
 _TASK = 20_000  # points in a subtree that is one task
-LEAF_SIZE = 48
+LEAF_SIZE = 64
 
 
 def build_tree(X: np.ndarray, leaf_size: int = LEAF_SIZE, n_jobs: int | None = None) -> Tree:
