@@ -85,7 +85,7 @@ def squarable(X: np.ndarray, name: str) -> np.ndarray:
     if largest > most:
         raise ValueError(
             f"{name} has coordinates up to {largest:.3g}; beyond {most:.3g} squared distances "
-            f"overflow in {X.dtype}. Scale it down"
+            f"overflow in {X.dtype}. Scale the data down"
             f"{', or give float64' * (X.dtype == np.float32)}."
         )
     return X

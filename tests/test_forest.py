@@ -59,8 +59,8 @@ def test_large_classes_are_approximated_inside_the_certificate(d, scale):
     for rtol in (1e-4, 1e-2):
         tree = Objective(X, y, method="tree", rtol=rtol).evaluate(A)
         assert abs(tree.value - exact.value) <= tree.error_bound <= 2 * rtol * len(X)
-        largest = np.abs(exact.gradient).max()
-        assert np.abs(tree.gradient - exact.gradient).max() <= 5 * rtol * largest
+        # Not certified; but the weights of a row sum to at most 1, each class's within rtol.
+        assert np.abs(tree.gradient - exact.gradient).max() <= rtol * len(X)
 
 
 def test_a_tolerance_is_used_and_reported():
@@ -71,24 +71,19 @@ def test_a_tolerance_is_used_and_reported():
     assert tree.value != Objective(X, y).evaluate(A).value
 
 
-@pytest.mark.parametrize("rtol", [0.0, 0.05])
-def test_the_gradient_is_the_slope_of_the_approximated_objective(rtol):
-    """Along random directions; decisions jump where a node is accepted or not, rarely."""
+def test_the_gradient_is_the_slope_of_the_objective():
     X, y = _data(3000, 3, 3)
     rng = np.random.default_rng(5)
-    A = rng.standard_normal((2, 3))
-    problem = Objective(X, y, method="tree", rtol=rtol)
-    gradient, slopes, promised = problem.evaluate(A).gradient, [], []
-    step = 1e-6
-    for _ in range(7):
+    A, step = rng.standard_normal((2, 3)), 1e-6
+    problem = Objective(X, y, method="tree")
+    gradient = problem.evaluate(A).gradient
+    for _ in range(3):
         direction = rng.standard_normal(A.shape)
         ahead = problem.evaluate(A + step * direction).value
         behind = problem.evaluate(A - step * direction).value
-        slopes.append((ahead - behind) / (2 * step))
-        promised.append(np.sum(gradient * direction))
-    errors = np.abs(np.array(slopes) - promised)
-    # Central differences: rounding 1e-13 n / step; the median forgives a jump.
-    assert np.median(errors) <= 1e-3 * np.abs(gradient).max() + 1e-13 * len(X) / step
+        # Central differences: truncation step^2, rounding 1e-13 n / step.
+        error = abs((ahead - behind) / (2 * step) - np.sum(gradient * direction))
+        assert error <= 1e-6 * np.abs(gradient).max() + 1e-13 * len(X) / step
 
 
 def test_same_bits_for_every_number_of_threads():
@@ -123,14 +118,15 @@ def test_float32_stays_close():
 
 def test_a_fit_over_trees_reaches_the_exact_fit():
     X, y = _data(2500, 4, 3)
-    options = dict(n_components=2, max_iter=15, tol=0, init="pca")
+    options = dict(n_components=2, max_iter=5, tol=0, init="pca")
     with pytest.warns(ConvergenceWarning):  # it is stopped before
         exact = NCA(method="exact", **options).fit(X, y)
     with pytest.warns(ConvergenceWarning):
         tree = NCA(method="tree", rtol=1e-3, **options).fit(X, y)
     assert exact.error_bound_ == 0
     assert 0 < tree.error_bound_ < 1e-3
-    assert abs(tree.objective_ - exact.objective_) < 5e-3
+    # Five steps from one start, each towards a slightly different gradient.
+    assert abs(tree.objective_ - exact.objective_) < 1e-3
 
 
 @pytest.mark.parametrize("rtol", [-0.1, 1.0, np.nan, "much"])

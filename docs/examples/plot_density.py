@@ -40,7 +40,7 @@ estimates = {
 x, y = np.meshgrid(np.linspace(-1.7, 2.7, 110), np.linspace(-1.3, 1.8, 80))
 grid = np.column_stack([x.ravel(), y.ravel()])
 shades = plt.get_cmap("Blues")(np.linspace(0.15, 0.75, 4))
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.1), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(11, 3.5), layout="constrained")
 for axis, (name, density) in zip(axes, estimates.items(), strict=True):
     log_density = density.score_samples(grid).reshape(x.shape)
     at_draws = density.score_samples(density.sample(1000, random_state=0))
