@@ -149,17 +149,27 @@ def shifted_kernel(code, s, shift):
 
 
 @compiled
-def add_leaf(group, ref, rule, start, stop):
-    """Add the points start:stop of the tree, pair by pair."""
+def distance_tile(group, ref, start, stop):
+    """Return the squared distances to the points start:stop (rows, columns), both padded.
+
+    Infinite from a query to itself, where it is to be left out.
+    """
     width = ref.panels.shape[2]
     padded = (stop - start + width - 1) // width * width
-    n_strips = group.strips.shape[0]
-    tile = group.tile[: n_strips * ROWS * padded].reshape(n_strips * ROWS, padded)
+    height = group.strips.shape[0] * ROWS
+    tile = group.tile[: height * padded].reshape(height, padded)
     sq_distances(group.strips, 0, ref.panels, start, tile)
     if start <= group.last_self and group.first_self < stop:
         for i in range(group.selves.size):
             if start <= group.selves[i] < stop:
                 tile[i, group.selves[i] - start] = np.inf
+    return tile
+
+
+@compiled
+def add_leaf(group, ref, rule, start, stop):
+    """Add the points start:stop of the tree, pair by pair."""
+    tile = distance_tile(group, ref, start, stop)
     _apply_kernel(rule.code, group.tile[: tile.size], rule.factor, group.shift)
     weights = ref.point_weights[start:stop]
     for i in range(group.totals.size):

@@ -16,8 +16,7 @@ import numpy as np
 from fastmetric._jit import compiled
 from fastmetric.core.exp import exp
 from fastmetric.core.expansion import add_adjoint, add_slope, half_sq_norms, hand_down, sum_series
-from fastmetric.core.groups import make_group, place
-from fastmetric.core.registers import ROWS, sq_distances
+from fastmetric.core.groups import distance_tile, make_group, place
 
 
 class Sources(NamedTuple):
@@ -75,17 +74,11 @@ def _pull_field(group, ref, rule, node, degree, lifts, powers, mine, adjoint):
 def _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, at_points):
     """Scatter a leaf pair by pair."""
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
-    width = ref.panels.shape[2]
-    padded = (stop - start + width - 1) // width * width
-    height = group.strips.shape[0] * ROWS
-    tile = group.tile[: height * padded].reshape(height, padded)
-    sq_distances(group.strips, 0, ref.panels, start, tile)
+    tile = distance_tile(group, ref, start, stop)
     kind = tile.dtype.type
     for i in range(powers.size):
         if powers[i] == 0:
             continue
-        if start <= group.selves[i] < stop:
-            tile[i, group.selves[i] - start] = np.inf
         weights = tile[i, : stop - start]
         lift, power, factor = kind(lifts[i]), kind(powers[i]), kind(rule.factor)
         for j in range(weights.size):
