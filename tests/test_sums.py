@@ -179,6 +179,18 @@ def test_large_sets_are_approximated_within_the_tolerance(kernel, d):
         assert np.all(np.abs(got - exact)[there] <= -np.log1p(-rtol) + 1e-9)
 
 
+def test_a_node_is_never_narrower_than_its_children():
+    """Else a node could have a series made of a child's that was left out as too wide."""
+    rng = np.random.default_rng(0)
+    sums = KernelSums(
+        rng.standard_normal((2000, 2)), 10.0 ** rng.uniform(-6, 6, 2000), leaf_size=16
+    )
+    tree, radii = sums._reference.tree, sums._reference.nodes.radii
+    inner = np.flatnonzero(tree.children >= 0)
+    for child in (tree.children[inner], tree.children[inner] + 1):
+        assert np.all(radii[child] <= radii[inner] * (1 + 1e-15))
+
+
 def test_a_coarse_tolerance_is_used():
     X = np.random.default_rng(0).standard_normal((5000, 2))
     coarse = kernel_sums(X, bandwidth=0.3, rtol=0.1, method="tree")

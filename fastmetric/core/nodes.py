@@ -105,6 +105,8 @@ def _locate(tree, point_weights, nodes, node):
             scatter += nodes.scatters[at] + nodes.weights[at] * sq
             farthest = max(farthest, nodes.radii[at] + np.sqrt(sq))
         farthest = min(farthest, _corner_distance(tree, node, center))
+        # Never below its children's: a node has a series only if both of them have one.
+        farthest = max(farthest, nodes.radii[child], nodes.radii[child + 1])
     largest = 0.0
     for k in range(d):
         largest = max(largest, abs(tree.lower[node, k]), abs(tree.upper[node, k]))
