@@ -13,11 +13,11 @@ from fastmetric.core.neighbours import (
     Search,
     count_within,
     homes,
-    make_panels,
     nearest,
     points_within,
 )
-from fastmetric.core.tree import Tree
+from fastmetric.core.registers import make_panels
+from fastmetric.core.tree import UNIT, Tree
 from fastmetric.learn.trees import LEAF_SIZE, build_tree
 
 Result = TypeVar("Result")
@@ -36,7 +36,7 @@ class KDTree:
     ----------
     X : array-like of shape (n_samples, n_features)
         The points. They are copied. float32 stays float32; everything else becomes float64.
-    leaf_size : int, default=48
+    leaf_size : int, default=64
         Nodes of more points than that are split. A matter of speed alone; less than 16 counts
         as 16.
     n_jobs : int, default=None
@@ -63,7 +63,7 @@ class KDTree:
     Examples
     --------
     >>> import numpy as np
-    >>> from fastmetric.kd_tree import KDTree
+    >>> from fastmetric import KDTree
     >>> X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 4.0], [9.0, 9.0]])
     >>> tree = KDTree(X)
     >>> dist, ind = tree.query([[0.0, 1.0]], k=2)
@@ -232,7 +232,8 @@ class KDTree:
 
 def _search(tree: Tree) -> Search:
     """Return the tree with its points in panels."""
-    return Search(tree, make_panels(tree.rows))
+    n, d = tree.rows.shape
+    return Search(tree, make_panels(np.pad(tree.rows, ((0, -n % UNIT), (0, 0))), d, UNIT))
 
 
 def _hand_out(results: np.ndarray, which: np.ndarray, ends: np.ndarray, values: np.ndarray) -> None:

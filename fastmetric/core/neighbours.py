@@ -133,17 +133,6 @@ def _lowest(typing_context, bits):
 
 
 @exact_order
-def make_panels(rows):
-    """Return points (n, d) as panels (ceil(n / UNIT), d, UNIT), the last filled up with zeros."""
-    n, d = rows.shape
-    panels = np.zeros(((n + UNIT - 1) // UNIT, d, UNIT), rows.dtype)
-    for i in range(n):
-        for k in range(d):
-            panels[i // UNIT, k, i % UNIT] = rows[i, k]
-    return panels
-
-
-@exact_order
 def _least(tree, node, point):
     """Return a lower bound of the squared distances of a node's points to `point`."""
     lower, upper = tree.lower[node], tree.upper[node]
