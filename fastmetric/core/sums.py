@@ -274,11 +274,9 @@ def largest_exponents(queries, ref, rule, roots, log_weights, first, last):
     """
     largest = np.empty(last - first)
     for i in range(first, last):
-        best = -np.inf
+        best, q = -np.inf, queries.rows[i].astype(np.float64)
         for root in roots:
-            best = _largest_exponent(
-                ref, rule, root, queries.rows[i], queries.selves[i], log_weights, best
-            )
+            best = _largest_exponent(ref, rule, root, q, queries.selves[i], log_weights, best)
         largest[i - first] = best
     return largest
 
@@ -295,33 +293,18 @@ def _largest_exponent(ref, rule, root, q, self_index, log_weights, best):
     while height > 0:
         height -= 1
         node = stack[height]
-        near = exponent(rule.code, rule.factor * _point_distance(tree, node, q))
-        if np.log(ref.nodes.weights[node]) - near < best:
+        sq_lo, _ = box_distances(q, q, tree.lower[node], tree.upper[node])
+        if np.log(ref.nodes.weights[node]) - exponent(rule.code, rule.factor * sq_lo) < best:
             continue
         first = tree.children[node]
         if first >= 0:
-            a, b = _point_distance(tree, first, q), _point_distance(tree, first + 1, q)
-            nearer = first if a <= b else first + 1
-            stack[height], stack[height + 1] = 2 * first + 1 - nearer, nearer
-            height += 2
+            height = _push(stack, height, q, q, tree.lower, tree.upper, first)
             continue
         for j in range(tree.starts[node], tree.stops[node]):
             if j != self_index:
                 sq = 0.0
                 for k in range(q.size):
-                    gap = np.float64(q[k]) - np.float64(tree.rows[j, k])
+                    gap = q[k] - tree.rows[j, k]
                     sq += gap * gap
                 best = max(best, log_weights[j] - exponent(rule.code, rule.factor * sq))
     return best
-
-
-@compiled
-def _point_distance(tree, node, q):
-    """Return the squared distance of a point to a node's box, rounded down."""
-    total = 0.0
-    for k in range(q.size):
-        gap = max(
-            0.0, np.float64(tree.lower[node, k]) - q[k], q[k] - np.float64(tree.upper[node, k])
-        )
-        total += gap * gap
-    return total * (1 - SLACK)
