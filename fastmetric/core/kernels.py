@@ -1,7 +1,7 @@
 """Radial kernels of the scaled squared distance s, chosen by an integer code.
 
 An integer, because a compiled function passed as an argument would miss Numba's disk
-cache in every new process. LLVM moves the choice out of the loops.
+cache in every new process.
 
 r = sqrt(s). Every kernel is 1 at s = 0 and falls from there; those but the Gaussian and the
 exponential are 0 from s = 1 on.
@@ -94,8 +94,19 @@ def _cosine_in_precision(x):
     return lambda x: _quarter_sine(x)
 
 
+# NCA knows the two smooth kernels only. A choice of two LLVM moves out of a loop; with seven it
+# leaves it inside, and the loop is no longer vectorised.
 @compiled
-def kernel_fall(code, s):
+def smooth_value(code, s):
+    """Return k(s) of the Gaussian or the biweight, in the precision of s."""
+    if code == GAUSSIAN:
+        return exp(-s)
+    gap = max(_ONE - s, _ZERO)
+    return gap * gap
+
+
+@compiled
+def smooth_fall(code, s):
     """Return -k'(s) >= 0 of the Gaussian or the biweight, in the precision of s."""
     if code == GAUSSIAN:
         return exp(-s)

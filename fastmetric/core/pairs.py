@@ -21,7 +21,7 @@ import numpy as np
 
 from fastmetric._jit import compiled
 from fastmetric.core.exp import LOWEST, exp, exp64
-from fastmetric.core.kernels import kernel_fall, kernel_value
+from fastmetric.core.kernels import smooth_fall, smooth_value
 from fastmetric.core.registers import sq_distances
 from fastmetric.core.tiles import (
     TILE_COLS,
@@ -106,7 +106,7 @@ def _add_kernel(code, s, col_sums):
     """Return sum k(s) and add the terms to `col_sums`, both (m,)."""
     total = s.dtype.type(0)
     for c in range(s.size):
-        k = kernel_value(code, s[c])
+        k = smooth_value(code, s[c])
         total += k
         col_sums[c] += k
     return total
@@ -147,7 +147,7 @@ def symmetric_sums(points, starts, stops, block, code):
 def _weigh(code, s, pull, pulls):
     """Turn the distances `s` into weights -k'(s) (pull + pulls), in place."""
     for c in range(s.size):
-        s[c] = kernel_fall(code, s[c]) * (pull + pulls[c])
+        s[c] = smooth_fall(code, s[c]) * (pull + pulls[c])
 
 
 @compiled

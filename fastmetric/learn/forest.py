@@ -7,7 +7,6 @@ come with a bound of their error, which makes a certificate for the objective [S
 
 from __future__ import annotations
 
-from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,13 +20,12 @@ from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import UNIT, Tree
 from fastmetric.learn.totals import (
     Path,
+    Probe,
     Totals,
     Walk,
-    Work,
+    foreseen,
     group_starts,
-    spread_out,
     totals,
-    work_of_group,
 )
 from fastmetric.learn.trees import build_tree, summarised
 
@@ -93,15 +91,13 @@ class Forest:
     def pays(self, rtol: float) -> bool:
         """Return whether the trees are faster than all pairs: by counts, from a few groups."""
         n, d = len(self.places), len(self.cols)
+        walks = [self._walks(c, rtol, None) for c in range(len(self.queries))]
         groups = [
-            (c, g) for c, queries in enumerate(self.queries) for g in range(len(queries.starts))
+            Probe(queries, g, walks[c])
+            for c, queries in enumerate(self.queries)
+            for g in range(len(queries.starts))
         ]
-        probes = [
-            work_of_group(self.queries[c], walk, g)
-            for c, g in (groups[k] for k in spread_out(len(groups)))
-            for walk in self._walks(c, rtol, None)
-        ]
-        work = reduce(Work.plus, probes)
+        work = foreseen(groups, self.n_jobs)
         tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.nodes * _NODE
         tree += (work.fields * _FIELD + work.faint * _FAINT_ROW) * (d + 2)
         # Every row of a probe was summed twice: own class and others.

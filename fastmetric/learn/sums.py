@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from fastmetric.core.groups import GROUP, LONGEST, Queries, Rule
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
-from fastmetric.learn.totals import Walk, Work, group_starts, spread_out, totals, work_of_group
+from fastmetric.learn.totals import Probe, Walk, foreseen, group_starts, totals
 from fastmetric.learn.trees import LEAF_SIZE, build_tree, summarised
 
 KERNELS = tuple(CODES)
@@ -138,8 +137,8 @@ class KernelSums:
         n, d = self._tree.rows.shape
         if n < _SMALL:
             return True
-        probes = (work_of_group(queries, walk, g) for g in spread_out(len(queries.starts)))
-        work = reduce(Work.plus, probes)
+        groups = [Probe(queries, g, (walk,)) for g in range(len(queries.starts))]
+        work = foreseen(groups, self.n_jobs)
         tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.fields * _FIELD + work.nodes * _NODE
         return tree > n * work.queries * (_PAIR[0] + _PAIR[2] * d)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,7 +20,9 @@ from fastmetric.core.tree import Tree
 FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
 _UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
 _GROUPS = 16  # of queries in a task
-_PROBES = 12  # groups that are looked at to foresee the work
+# Groups that are looked at to foresee the work: this many at least and at most, and between
+# them one in so many, that looking may cost only a few per cent of what it saves.
+_PROBES, _PROBE_SHARE = (4, 12), 20
 _QUERIES = 2000  # in a task that looks for their largest terms
 
 
@@ -104,26 +108,42 @@ class Work(NamedTuple):
         return Work(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def spread_out(n: int) -> np.ndarray:
-    """Return numbers of a few of n groups, evenly spread, to foresee the work of all."""
-    return np.unique(np.linspace(0, n - 1, _PROBES).astype(int))
+class Probe(NamedTuple):
+    """A group of queries, and the walks that it would take."""
+
+    queries: Queries
+    group: int
+    walks: tuple[Walk, ...]
 
 
-def work_of_group(queries: Queries, walk: Walk, g: int) -> Work:
-    """Return the work of one group."""
-    tree = walk.reference.tree
-    sums, _, _, visits = group_sums(
-        queries, walk.reference, walk.rule, walk.roots, False, True, g, g + 1
-    )
-    leaves = visits[visits[:, 1] == 0, 0]
-    faint = has_tails(walk.rule.code) * float(np.count_nonzero(sums < FAINT[tree.rows.dtype]))
-    return Work(
-        len(sums),
-        len(sums) * float((tree.stops[leaves] - tree.starts[leaves]).sum()),
-        len(sums) * float(np.count_nonzero(visits[:, 1] > 0)),
-        2 * len(visits),  # an opened node has two children
-        faint,
-    )
+def foreseen(groups: Sequence[Probe], n_jobs: int | None) -> Work:
+    """Return the work of a few of the groups, evenly spread: it stands for that of all."""
+    count = min(max(_PROBES[0], len(groups) // _PROBE_SHARE), _PROBES[1])
+    chosen = [groups[k] for k in np.unique(np.linspace(0, len(groups) - 1, count).astype(int))]
+    return reduce(Work.plus, engine.run(_work, chosen, n_jobs=n_jobs))
+
+
+def _work(probe: Probe) -> Work:
+    """Return the work of one group in all its walks."""
+    queries, g, _ = probe
+    work = Work(0, 0, 0, 0, 0)
+    for walk in probe.walks:
+        tree = walk.reference.tree
+        sums, _, _, visits = group_sums(
+            queries, walk.reference, walk.rule, walk.roots, False, True, g, g + 1
+        )
+        leaves = visits[visits[:, 1] == 0, 0]
+        faint = has_tails(walk.rule.code) * float(np.count_nonzero(sums < FAINT[tree.rows.dtype]))
+        work = work.plus(
+            Work(
+                len(sums),
+                len(sums) * float((tree.stops[leaves] - tree.starts[leaves]).sum()),
+                len(sums) * float(np.count_nonzero(visits[:, 1] > 0)),
+                2 * len(visits),  # an opened node has two children
+                faint,
+            )
+        )
+    return work
 
 
 def _plain_totals(queries: Queries, walk: Walk) -> tuple[np.ndarray, np.ndarray, list[Path]]:
