@@ -174,6 +174,98 @@ def tolerances(rtol: Any, atol: Any) -> None:
     number("atol", atol)
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return a parameter that is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} should be True or False; got {value!r}.")
+    return bool(value)
+
+
+def share(name: str, value: Any) -> float:
+    """Return a number between 0 and 1, neither of them."""
+    fits = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not fits or not 0 < value < 1:
+        raise ValueError(f"{name} should be a number between 0 and 1, not 0 or 1; got {value!r}.")
+    return float(value)
+
+
+def background(value: Any) -> None:
+    """Raise if this says nothing about a background."""
+    if isinstance(value, str):
+        choice("background", value, ("learn",))
+    elif not isinstance(value, bool | np.bool_):
+        share("background", value)
+
+
+def sample_size(name: str, value: Any, n: int) -> int:
+    """Return a number of rows from 2 to n, given as such or as a share of n."""
+    if isinstance(value, numbers.Integral):
+        return integer(name, value, 2, n)
+    fits = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not fits or not 0 < float(value) <= 1:
+        raise ValueError(
+            f"{name} should be a number of rows from 2 to {n}, or a share of them (a float, more "
+            f"than 0, at most 1.0); got {value!r}."
+        )
+    return max(2, round(float(value) * n))
+
+
+def priors(value: Any, n_classes: int) -> np.ndarray | None:
+    """Return priors (C,) that add up to 1, or None."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        choice("priors", value, ("equal",))
+        return np.full(n_classes, 1 / n_classes)
+    given = check_array(value, dtype=np.float64, ensure_2d=False, input_name="priors")
+    if given.shape != (n_classes,) or not (given > 0).all() or not np.isfinite(given.sum()):
+        raise ValueError(
+            f"priors should be {n_classes} positive numbers, one for each class in sorted order; "
+            f"got {value!r}."
+        )
+    return given / given.sum()
+
+
+def shares(name: str, value: Any, n_classes: int) -> np.ndarray | None:
+    """Return numbers between 0 and 1, one per class (C,), from such or from one; or None."""
+    if value is None:
+        return None
+    if isinstance(value, numbers.Real):
+        return np.full(n_classes, share(name, value))
+    given = check_array(value, dtype=np.float64, ensure_2d=False, input_name=name)
+    if given.shape != (n_classes,) or not ((given > 0) & (given < 1)).all():
+        raise ValueError(
+            f"{name} should be a number between 0 and 1, not 0 or 1, or {n_classes} of them, one "
+            f"for each class in sorted order; got {value!r}."
+        )
+    return given
+
+
+def new_rows(
+    estimator: Any, X: Any, y: Any, classes: Any, first: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return X (n, D) as floats, all classes sorted, and class numbers y (n,); for partial_fit.
+
+    `classes` None: those of y.
+    """
+    refuse_strings(X)
+    X, y = validate_data(estimator, X, y, dtype=FLOATS, reset=first)
+    check_classification_targets(y)
+    classes = np.unique(y if classes is None else np.asarray(classes))
+    unknown = np.setdiff1d(y, classes)
+    if unknown.size:
+        raise ValueError(
+            f"y holds {unknown.tolist()}; the classes are {classes.tolist()}. Give all classes "
+            "there will be in the first call of partial_fit."
+        )
+    if len(classes) < 2:
+        raise ValueError(
+            f"There is one class only ({classes[0]!r}); at least two are needed. Give all classes "
+            "there will be in the first call of partial_fit."
+        )
+    return X, classes, np.searchsorted(classes, y)
+
+
 def sample_weights(name: str, weights: Any, X: np.ndarray) -> np.ndarray:
     """Return weights (n,) >= 0 of the rows of X as float64, some of them > 0."""
     n, largest_ratio = len(X), _LARGEST_RATIO[X.dtype]

@@ -18,15 +18,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric.learn import starts
-from fastmetric.learn.linear import project
-from fastmetric.learn.objective import Evaluation, Objective
-from fastmetric.learn.posterior import class_posteriors
-from fastmetric.learn.solvers import Outcome, Step, lbfgs
+from fastmetric.learn import batches, online, starts, training
+from fastmetric.learn.linear import column_means, project
+from fastmetric.learn.mixture import Mixture
+from fastmetric.learn.objective import Objective
+from fastmetric.learn.posterior import Posterior
+from fastmetric.learn.solvers import Outcome, Step
+from fastmetric.learn.validation import Validation, held_out
 
-_KERNELS = ("gaussian",)
+_KERNELS = ("gaussian", "biweight")
 _METHODS = ("auto", "exact", "tree")
-_SOLVERS = ("auto", "lbfgs")
+_WHOLE_TO = 20_000  # rows over which the objective of a stochastic fit is taken whole, in the end
+_SOME = 1000  # rows for more than that
 
 
 def nca_value_and_grad(
@@ -35,6 +38,9 @@ def nca_value_and_grad(
     y: Any,
     *,
     kernel: str = "gaussian",
+    background: bool = False,
+    beta: Any = None,
+    priors: Any = None,
     rows: Any = None,
     method: str = "exact",
     rtol: float = 0.0,
@@ -43,7 +49,8 @@ def nca_value_and_grad(
     """Return the NCA objective sum_i P_i and its gradient with respect to A.
 
     P_i is the probability that row i, choosing another row j with probability proportional to
-    exp(-|A x_i - A x_j|^2), chooses one of its own class.
+    k(|A x_i - A x_j|^2), chooses one of its own class. With `priors` or a `background` it is the
+    posterior of the own class under a density for each class.
 
     Parameters
     ----------
@@ -53,16 +60,26 @@ def nca_value_and_grad(
         The data. float32 is computed in float32, with sums in float64; all else in float64.
     y : array-like of shape (n_samples,)
         The class of each row.
-    kernel : {"gaussian"}, default="gaussian"
-        The kernel of the squared distance.
+    kernel : {"gaussian", "biweight"}, default="gaussian"
+        The kernel of the squared distance s: exp(-s), or (1 - s)^2 up to s = 1 and 0 beyond.
+    background : bool, default=False
+        Whether each class has a share of a normal density, too, with the mean and covariance of
+        its projected rows.
+    beta : float or array-like of shape (n_classes,), default=None
+        The share of the background, between 0 and 1; None: 1 / (N_c + 1) for a class of N_c rows.
+    priors : {"equal"} or array-like of shape (n_classes,), default=None
+        Prior probabilities of the classes, in sorted order; only their ratios matter. None:
+        classic NCA, where every row counts the same (with a background: the sizes of the
+        classes).
     rows : array-like of int, default=None
         The rows i to sum over, each against all rows j; None: all. A row given twice counts
         twice.
     method : {"exact", "tree", "auto"}, default="exact"
         How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
-        with certified error; "auto" takes the faster. Chosen `rows` are always summed exactly.
+        with certified error; "auto" takes the faster.
     rtol : float, default=0.0
-        The relative error that a tree may make in each class sum.
+        The relative error that a tree may make in each class sum of Gaussians. Sums of the
+        biweight kernel are exact.
     n_jobs : int or None, default=None
         Number of threads; None: all cores (one inside a worker process), -1: all cores. The
         result does not depend on it, to the last bit.
@@ -86,40 +103,66 @@ def nca_value_and_grad(
     _validate.choice("kernel", kernel, _KERNELS)
     _validate.choice("method", method, _METHODS)
     _validate.tolerances(rtol, 0.0)
+    _validate.flag("background", background)
     n_jobs = _validate.jobs(n_jobs)
     X, y = _validate.labelled_arrays(X, y)
+    n_classes = int(y.max()) + 1
     A = _validate.transformation(A, X.shape[1])
     rows = None if rows is None else _validate.row_indices(rows, len(X))
-    problem = Objective(X, y, n_jobs, method=method, rtol=rtol)
-    value, gradient, _ = problem.evaluate(A, rows)
+    priors = _validate.priors(priors, n_classes)
+    if beta is not None and not background:
+        raise ValueError(f"beta={beta!r} is the share of a background; give background=True, too.")
+    mixture = Mixture(kernel, priors, background, _validate.shares("beta", beta, n_classes))
+    problem = Objective(X, y, n_jobs, mixture=mixture, method=method, rtol=rtol)
+    value, gradient, *_ = problem.evaluate(A, rows)
     return value, gradient
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
-    """Neighbourhood Components Analysis, without a matrix of all pairs.
+    """Neighbourhood Components Analysis, from a hundred rows to millions.
 
     Learns a linear map A (n_components, n_features) under which a row's stochastic neighbour,
-    chosen with probability proportional to exp(-|A x_i - A x_j|^2), is likely to be of its own
-    class. Maximises sum_i P_i - alpha ‖A‖²; time O(n² d) per iteration, memory O(n d).
+    chosen with probability proportional to k(|A x_i - A x_j|^2), is likely to be of its own
+    class. Maximises sum_i P_i - alpha ‖A‖² in memory O(n d), never a matrix of all pairs.
 
     A drop-in replacement for scikit-learn's ``NeighborhoodComponentsAnalysis`` that predicts, too:
-    by the share of each class in the kernel sum at a new point.
+    by the posterior of each class at a new point, under the densities that the fit was made with.
 
     Parameters
     ----------
     n_components : int, default=None
         Dimension of the projected space; None: the number of features, or of the rows of an
         `init` array.
-    kernel : {"gaussian"}, default="gaussian"
-        The kernel of the squared distance in the projected space.
+    kernel : {"gaussian", "biweight"}, default="gaussian"
+        The kernel of the squared distance s in the projected space: exp(-s), or the compact
+        (1 - s)^2 up to s = 1 and 0 beyond: most pairs need not be looked at. A start that leaves
+        most rows without neighbours is then scaled down.
+    background : bool, float or "learn", default=False
+        A share of each class's density that is normal, with the mean and covariance of its
+        projected rows: for rows out of a compact kernel's reach. True: 1 / (N_c + 1) for a class
+        of N_c rows; a number between 0 and 1; or "learn", one number for all classes, learnt with
+        the map, see `background_`.
+    priors : {"equal"} or array-like of shape (n_classes,), default=None
+        Prior probabilities of the classes, in the order of `classes_`; only their ratios
+        matter. None: classic NCA, where every row counts the same.
     method : {"auto", "exact", "tree"}, default="auto"
         How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
         with certified error. "auto" takes the faster, anew for every map: it counts what the
         trees would do for a few rows.
     rtol : float, default=0.0
-        The relative error that trees may make in a class sum; see `error_bound_`.
-    solver : {"auto", "lbfgs"}, default="auto"
-        The optimiser; "auto" is "lbfgs", L-BFGS on all rows.
+        The relative error that trees may make in a class sum of Gaussians; see `error_bound_`.
+    solver : {"auto", "lbfgs", "stochastic", "minibatch"}, default="auto"
+        "lbfgs": L-BFGS on all rows. "stochastic": steps by a batch of rows against all points.
+        "minibatch": steps by a batch of rows against each other, the cheapest. "auto": "lbfgs" up
+        to 20,000 rows, then "stochastic".
+    batch_size : int or "auto", default="auto"
+        Rows in a batch. "auto": for "stochastic" 15 million pairs, 50 to 500 rows; for "minibatch"
+        1,000 rows; at most a quarter of all.
+    batches : {"random", "farthest", "projection"}, default="random"
+        How "minibatch" splits the rows, anew for each sweep: at random, or into clusters of the
+        projected space, around points far from each other or by halving along random lines.
+    subsample : int or float, default=None
+        Learn the map from so many random rows, or such a share of them; predictions go by all.
     init : {"auto", "rca", "lda", "pca", "identity", "random"} or array, default="auto"
         The start. "auto": "lda" if n_components < n_classes, else "pca" if it is smaller than
         min(n_features, n_samples), else "identity". "rca" whitens the scatter within classes
@@ -127,23 +170,33 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         are equal, it takes any. An array has shape (n_components, n_features).
     alpha : float, default=0.0
         Weight of the penalty ‖A‖².
+    annealing : bool, default=False
+        Begin with twice as many components, and make the least of them vanish one by one, by a
+        rising penalty; then go on as usual.
+    early_stopping : bool, default=False
+        Hold out a part of the rows, and stop when the mean P of these has not risen for
+        ten iterations; the map with the largest is kept.
+    validation_fraction : float, default=0.1
+        The share of the rows that `early_stopping` holds out. They count for predictions again.
     max_iter : int, default=50
-        Largest number of iterations.
+        Largest number of iterations. One of "stochastic" has 10 steps, of "minibatch" 20; the
+        length of a step falls to zero over all of them.
     tol : float, default=1e-5
-        Tolerance of the optimiser, on the relative gain and on the gradient.
+        Tolerance of "lbfgs", on the relative gain and on the gradient.
     warm_start : bool, default=False
         Start from the `components_` of the previous fit, if there is one.
     callback : callable, default=None
         Called after every iteration with the flat transformation and the number of the
         iteration. Raise StopIteration in it to end the fit there.
     verbose : int, default=0
-        1: one line per iteration, and progress bars in a terminal, in `predict` too.
+        1: what "auto" took, one line per iteration, and progress bars in a terminal, in
+        `predict` too.
     n_jobs : int or None, default=None
         Number of threads. None: all cores in the main process, one inside a worker process of
         joblib, multiprocessing or Dask; -1: all cores, -2: all but one. The result does not
         depend on it.
     random_state : int, RandomState or None, default=None
-        Draws the start of ``init="random"``.
+        Draws batches, sub-samples, held-out rows and the start of ``init="random"``.
 
     Attributes
     ----------
@@ -152,12 +205,18 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     objective_ : float
-        The mean of P_i over the training rows, without the penalty.
+        The mean of P_i over the rows that the map was learnt from, without the penalty; after
+        "stochastic" or "minibatch" on more than 20,000 rows an estimate from 1,000 of them.
     error_bound_ : float
-        How far the true mean may be from `objective_`, certified; 0 for exact sums.
+        How far the true mean may be from `objective_`, certified: 0 for exact sums, 1 for an
+        estimate.
+    background_ : ndarray of shape (n_classes,) or None
+        The share of the background in each class; None without one.
     history_ : dict of ndarray
-        One entry for the start and for each iteration: "objective" (mean of P_i),
-        "gradient_norm" (largest entry, of the penalised sum), "seconds", "evaluations".
+        One entry for the start and for each iteration: "objective" (mean of P_i, by the rows of
+        the batches), "gradient_norm" (largest entry, of the penalised sum), "pair_share" (of the
+        pairs that were visited), "seconds", "evaluations"; "validation" (the mean P held out)
+        with early_stopping and "beta" with background="learn".
     n_iter_ : int
         Number of iterations.
     n_features_in_ : int
@@ -169,6 +228,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     -----
     Ctrl-C during `fit` raises KeyboardInterrupt and leaves the estimator fitted at the last
     finished iteration, or as it was if there is none.
+
+    `fit` keeps a reference to X for a later `partial_fit`; a pickle does not hold it.
 
     References
     ----------
@@ -187,16 +248,29 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     True
     """
 
+    components_: np.ndarray
+    history_: dict[str, np.ndarray]
+    n_iter_: int
+    _ascent: Any  # the memory of partial_fit
+
     def __init__(
         self,
         n_components: int | None = None,
         *,
         kernel: str = "gaussian",
+        background: Any = False,
+        priors: Any = None,
         method: str = "auto",
         rtol: float = 0.0,
         solver: str = "auto",
+        batch_size: int | str = "auto",
+        batches: str = "random",
+        subsample: float | None = None,
         init: Any = "auto",
         alpha: float = 0.0,
+        annealing: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
         max_iter: int = 50,
         tol: float = 1e-5,
         warm_start: bool = False,
@@ -207,11 +281,19 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
+        self.background = background
+        self.priors = priors
         self.method = method
         self.rtol = rtol
         self.solver = solver
+        self.batch_size = batch_size
+        self.batches = batches
+        self.subsample = subsample
         self.init = init
         self.alpha = alpha
+        self.annealing = annealing
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -238,12 +320,22 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
-            d, init = self._check_start(X, len(classes))
-            problem = Objective(X, y, self.n_jobs, method=self.method, rtol=self.rtol)
-            if isinstance(init, str):
-                init = starts.start(init, d, problem, check_random_state(self.random_state))
-            outcome = self._maximise(problem, init)
-            self._store(outcome, problem, classes)
+            mixture = self._mixture(len(classes))
+            rng = check_random_state(self.random_state)
+            learnt, kept = self._learning_rows(y, rng)
+            d, init = self._check_start(X.shape[1], len(learnt), len(classes))
+            problem = self._problem(X, y, learnt, mixture)
+            validation = None
+            if self.early_stopping:
+                numbers = np.searchsorted(np.unique(y[learnt]), y[kept])
+                validation = Validation(problem, X[kept], numbers)
+            outcome = self._maximise(problem, self._start(init, d, problem, rng), validation, rng)
+            best = outcome.last if validation is None else validation.best(outcome)
+            self._store(best, outcome, problem, rng)
+            if validation is not None:
+                self.history_["validation"] = np.array(validation.scores)
+            self._remember(X, y, classes, mixture.sharing(best.beta, len(classes)))
+            self._ascent = None
         if outcome.interrupted:
             raise KeyboardInterrupt
         if not outcome.converged:
@@ -253,6 +345,57 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> NCA:
+        """Go on learning with new rows, each seen against all rows so far.
+
+        One pass of stochastic steps over the new rows, from the map so far. All rows are kept,
+        those of an earlier `fit` too (but not through a pickle).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New rows.
+        y : array-like of shape (n_samples,)
+            The class of each.
+        classes : array-like of shape (n_classes,), default=None
+            All classes there will be; needed at the first call if `y` does not have them all.
+
+        Returns
+        -------
+        self : NCA
+            The fitted estimator.
+        """
+        with _validate.unchanged_on_error(self), engine.one_thread_blas():
+            self._check_parameters()
+            first = not hasattr(self, "components_")
+            X, y, classes = self._new_rows(X, y, classes, first)
+            if not first:
+                X, y = np.concatenate([self._X, X]), np.concatenate([self._y, y])
+            seen = 0 if first else len(self._X)
+            mixture = self._mixture(len(classes))
+            if not first and self.background_ is not None:
+                mixture = mixture._replace(beta=self.background_)
+            present = np.unique(y)
+            if len(present) < 2:
+                raise ValueError(
+                    f"The rows so far are of one class only ({classes[present[0]]!r}); at least "
+                    "two are needed to learn anything. Give rows of another class with them."
+                )
+            problem = self._problem(X, y, np.arange(len(X)), mixture)
+            if first:
+                d, init = self._check_start(X.shape[1], len(X), len(present))
+                A = self._start(init, d, problem, check_random_state(self.random_state))
+            else:
+                A = self.components_.astype(np.float64)
+            size = training.choose_batch_size(self.batch_size, "stochastic", len(X))
+            outcome, self._ascent = online.learn(
+                problem, A, seen, size, self.alpha, None if first else self._ascent
+            )
+            self._set_map(outcome.last, outcome, X.dtype)
+            self.error_bound_ = 1.0
+            self._remember(X, y, classes, mixture, online=True)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -317,25 +460,73 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         """Yield ranges of rows with their class posteriors."""
         dtype = self._reference.dtype
         query = project(X.astype(dtype, copy=False), self._center, self.components_, self.n_jobs)
-        label = "predict" if self.verbose else None
-        return class_posteriors(query, self._reference, self._offsets, self.n_jobs, label)
+        posterior = Posterior(
+            self._reference,
+            self._offsets,
+            Mixture(self.kernel, self._priors, self.background_ is not None, self.background_),
+            method=self.method,
+            rtol=self.rtol,
+            n_jobs=self.n_jobs,
+        )
+        return posterior(query, "predict" if self.verbose else None)
 
     def _check_parameters(self) -> None:
         """Raise on a parameter out of range."""
         _validate.choice("kernel", self.kernel, _KERNELS)
         _validate.choice("method", self.method, _METHODS)
-        _validate.choice("solver", self.solver, _SOLVERS)
+        _validate.choice("solver", self.solver, training.SOLVERS)
+        _validate.choice("batches", self.batches, batches.NAMES)
         _validate.tolerances(self.rtol, 0.0)
         _validate.number("alpha", self.alpha)
         _validate.number("tol", self.tol)
         _validate.integer("max_iter", self.max_iter, 1)
+        _validate.share("validation_fraction", self.validation_fraction)
+        _validate.flag("annealing", self.annealing)
+        _validate.flag("early_stopping", self.early_stopping)
+        _validate.background(self.background)
+        if self.batch_size != "auto":
+            _validate.integer("batch_size", self.batch_size, 2)
         _validate.jobs(self.n_jobs)
         if self.callback is not None and not callable(self.callback):
             raise ValueError(f"callback should be callable or None; got {self.callback!r}.")
 
-    def _check_start(self, X: np.ndarray, n_classes: int) -> tuple[int, str | np.ndarray]:
+    def _mixture(self, n_classes: int) -> Mixture:
+        """Return how the densities of so many classes are made up."""
+        present = self.background is not False
+        given = not isinstance(self.background, bool | str)
+        beta = np.full(n_classes, float(self.background)) if given else None
+        return Mixture(self.kernel, _validate.priors(self.priors, n_classes), present, beta)
+
+    def _learning_rows(
+        self, y: np.ndarray, rng: np.random.RandomState
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows to learn the map from, and those held out."""
+        rows = np.arange(len(y))
+        if self.subsample is not None:
+            size = _validate.sample_size("subsample", self.subsample, len(y))
+            rows = np.sort(rng.permutation(len(y))[:size])
+        kept = rows[:0]
+        if self.early_stopping:
+            rows, kept = held_out(rows, y, self.validation_fraction, rng)
+        if len(np.unique(y[rows])) < 2:
+            raise ValueError(
+                f"The {len(rows)} rows to learn from are of one class only; at least two classes "
+                "are needed. Raise subsample, or lower validation_fraction."
+            )
+        return rows, kept
+
+    def _problem(
+        self, X: np.ndarray, y: np.ndarray, rows: np.ndarray, mixture: Mixture
+    ) -> Objective:
+        """Return the objective on some rows, and the classes that they have."""
+        if len(rows) < len(X):
+            X, y = X[rows], y[rows]
+        present, y = np.unique(y, return_inverse=True)
+        mixture = mixture.of_classes(present)
+        return Objective(X, y, self.n_jobs, mixture=mixture, method=self.method, rtol=self.rtol)
+
+    def _check_start(self, n_features: int, n: int, n_classes: int) -> tuple[int, str | np.ndarray]:
         """Return the projected dimension, and the start: a name other than "auto", or an array."""
-        n, n_features = X.shape
         d = n_features
         if self.n_components is not None:
             d = _validate.integer("n_components", self.n_components, 1, n_features)
@@ -343,55 +534,131 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             given, name = self.components_, "components_ (warm_start)"
         elif isinstance(self.init, str):
             init = _validate.choice("init", self.init, starts.NAMES)
-            return d, starts.resolve(init, d, n_features, n, n_classes)
+            rows = training.annealing_rows(d, n_features) if self.annealing else d
+            return d, starts.resolve(init, rows, n_features, n, n_classes)
         else:
             given, name = self.init, "init"
         A = _validate.transformation(given, n_features, name)
-        if self.n_components is not None and len(A) != d:
-            raise ValueError(
-                f"{name} has {len(A)} rows; n_components is {d}. Give one row per component."
-            )
-        return len(A), A
+        fits = len(A) >= d if self.annealing else len(A) == d
+        if self.n_components is not None and not fits:
+            wanted = "At least one row per component" if self.annealing else "One row per component"
+            raise ValueError(f"{name} has {len(A)} rows; n_components is {d}. {wanted}, please.")
+        return (d if self.n_components is not None else len(A)), A
 
-    def _maximise(self, problem: Objective, start: np.ndarray) -> Outcome:
+    def _start(
+        self, init: str | np.ndarray, d: int, problem: Objective, rng: np.random.RandomState
+    ) -> np.ndarray:
+        """Return the map to start from; with annealing it may have more than d rows."""
+        if isinstance(init, str):
+            rows = training.annealing_rows(d, problem.X.shape[1]) if self.annealing else d
+            init = starts.start(init, rows, problem, rng)
+            solver = training.choose_solver(self.solver, len(problem.X))
+            init = starts.adapted(init, self.kernel, in_batches=solver != "lbfgs")
+        return starts.within_reach(init, problem) if self.kernel == "biweight" else init
+
+    def _maximise(
+        self,
+        problem: Objective,
+        start: np.ndarray,
+        validation: Validation | None,
+        rng: np.random.RandomState,
+    ) -> Outcome:
         """Run the solver from `start`, with a line per iteration if verbose."""
-        n, (d, n_features) = len(problem.X), start.shape
+        n, n_features = problem.X.shape
+        solver = training.choose_solver(self.solver, n)
+        settings = training.Settings(
+            solver,
+            training.choose_batch_size(self.batch_size, solver, n),
+            self.batches,
+            self.alpha,
+            self.background == "learn" if isinstance(self.background, str) else False,
+            self.max_iter,
+            self.tol,
+            bool(self.verbose),
+        )
         if self.verbose:
-            print(f"[NCA] {problem.method}, lbfgs: {n} rows, {n_features} features to {d}")
+            by = "" if solver == "lbfgs" else f" by batches of {settings.batch_size}"
+            d = len(start) if self.n_components is None else self.n_components
+            print(
+                f"[NCA] {self.kernel}, {problem.method}, {solver}{by}: {n} rows, {n_features} "
+                f"features to {d}"
+            )
             print("[NCA] iteration   objective    gradient   seconds", flush=True)
-
-        def value_and_grad(A: np.ndarray, n_iter: int) -> Evaluation:
-            return problem.evaluate(A, label=f"iteration {n_iter}" if self.verbose else None)
 
         def on_step(step: Step) -> None:
             if self.verbose:
-                figures = f"{step.value / n:11.6f} {step.gradient_norm:11.3e} {step.seconds:9.2f}"
+                figures = f"{step.value:11.6f} {step.gradient_norm:11.3e} {step.seconds:9.2f}"
                 print(f"[NCA] {step.n_iter:9d} {figures}", flush=True)
             if self.callback is not None:
                 with engine.ctrl_c_at_once():
                     self.callback(step.A.flatten(), step.n_iter)
+            if validation is not None and validation.is_over(step):
+                raise StopIteration
 
-        return lbfgs(
-            value_and_grad,
-            start,
-            alpha=self.alpha,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            on_step=on_step,
-        )
+        trainer = training.Trainer(problem, settings, rng, on_step)
+        if self.annealing and self.n_components is not None:
+            start = trainer.annealed(start, self.n_components)
+        if validation is not None:
+            validation.judge(start, training.BETA_START if settings.learns_beta else None)
+        return trainer.train(start)
 
-    def _store(self, outcome: Outcome, problem: Objective, classes: np.ndarray) -> None:
-        """Set the fitted attributes."""
+    def _store(
+        self, best: Step, outcome: Outcome, problem: Objective, rng: np.random.RandomState
+    ) -> None:
+        """Set the fitted attributes that the run decides."""
+        self._set_map(best, outcome, problem.X.dtype)
         n = len(problem.X)
-        self.components_ = outcome.last.A.astype(problem.X.dtype)
-        self.classes_ = classes
-        self.objective_ = outcome.last.value / n
-        self.error_bound_ = outcome.last.error_bound / n
-        self.history_ = outcome.history | {"objective": outcome.history["objective"] / n}
-        self.n_iter_ = outcome.last.n_iter
+        if training.choose_solver(self.solver, n) != "lbfgs":
+            rows = None if n <= _WHOLE_TO else rng.permutation(n)[:_SOME]
+            found = problem.evaluate(best.A, rows, beta=best.beta)
+            self.objective_ = found.value / (n if rows is None else _SOME)
+            self.error_bound_ = found.error_bound / n if rows is None else 1.0
+
+    def _set_map(self, best: Step, outcome: Outcome, dtype: np.dtype) -> None:
+        """Set the map that a run found, and the figures of the run."""
+        self.components_ = best.A.astype(dtype)
         self._n_features_out = len(self.components_)
-        self._center, self._offsets = problem.center, problem.offsets
-        self._reference = problem.project(self.components_)
+        self.objective_, self.error_bound_ = best.value, best.error_bound
+        self.history_, self.n_iter_ = outcome.history(), outcome.last.n_iter
+
+    def _remember(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        classes: np.ndarray,
+        mixture: Mixture,
+        online: bool = False,
+    ) -> None:
+        """Set what predictions and further rows need: all rows, projected and as they are."""
+        self.classes_, self._X, self._y, self._online = classes, X, y, online
+        order = np.argsort(y, kind="stable")
+        sizes = np.bincount(y, minlength=len(classes))
+        self._offsets = np.concatenate([[0], np.cumsum(sizes)])
+        self._center, self._priors = column_means(X, self.n_jobs), mixture.priors
+        self.background_ = mixture.shares(sizes) if mixture.background else None
+        self._reference = project(X, self._center, self.components_, self.n_jobs)[order]
+
+    def _new_rows(
+        self, X: Any, y: Any, classes: Any, first: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return new rows (n, D), their class numbers (n,), and all classes."""
+        if not first and self._X is None:
+            raise ValueError(
+                "The rows of fit are not part of its pickle, and partial_fit needs them. Fit "
+                "again, or learn by partial_fit from the start: its rows are kept."
+            )
+        known = classes if first else self.classes_
+        X, classes, y = _validate.new_rows(self, X, y, known, first)
+        if not first:
+            X = X.astype(self._X.dtype, copy=False)
+        return X, y, classes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: not the rows of a fit, which may be large."""
+        state = super().__getstate__()
+        if "_X" in state and not state["_online"]:
+            state |= {"_X": None, "_y": None}
+        return state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -95,7 +95,8 @@ def test_symmetric_sums_equal_the_sums_over_all_pairs(n, kernel, dtype):
     Z = _points(n, 3, dtype, 0.7)
     y, starts, stops = _classes(n, 5)
     own, other = np.zeros(n), np.zeros(n)
-    points = make_points(Z)
+    weights = np.random.default_rng(1).random(n).astype(dtype)
+    points = make_points(Z, weights)
     for block in symmetric_blocks(n, 3):
         part = pairs.symmetric_sums(points, starts, stops, block, CODES[kernel])
         own[block.i0 : block.i1] += part[0]
@@ -104,6 +105,7 @@ def test_symmetric_sums_equal_the_sums_over_all_pairs(n, kernel, dtype):
         other[block.j0 : block.j1] += part[3]
     k = naive.kernel(kernel, naive.sq_distances(Z, Z))
     np.fill_diagonal(k, 0)
+    k = k * weights
     same = y[:, None] == y
     # A kernel changes by at most 2 sqrt(k) ds (biweight) or k ds; ds <= 8 eps s.
     size = (k + 40 * np.sqrt(k)) if kernel == "biweight" else k * 40
@@ -112,64 +114,71 @@ def test_symmetric_sums_equal_the_sums_over_all_pairs(n, kernel, dtype):
 
 
 @dtypes
+@pytest.mark.parametrize("kernel", ["gaussian", "biweight"])
 @pytest.mark.parametrize("d", [1, 2, 5, 8, 9, 20])
 @pytest.mark.parametrize("n", [2, ALIGN + 1, 700])
-def test_symmetric_scatter_equals_the_scatter_of_all_pairs(n, d, dtype):
-    Z = _points(n, d, dtype, 0.5)
+def test_symmetric_scatter_equals_the_scatter_of_all_pairs(n, d, kernel, dtype):
+    Z = _points(n, d, dtype, 0.5 / np.sqrt(d))
     y, starts, stops = _classes(n, 4)
     rng = np.random.default_rng(2)
     own_pull, other_pull = -rng.random(n).astype(dtype), rng.random(n).astype(dtype)
-    points = make_points(Z)
+    weights = rng.random(n).astype(dtype)
+    points = make_points(Z, weights)
     pulls = no_pulls(n, points)
     for block in symmetric_blocks(n, d):
         to_i, to_j = pairs.symmetric_scatter(
-            points, starts, stops, own_pull, other_pull, block, GAUSSIAN
+            points, starts, stops, own_pull, other_pull, block, CODES[kernel]
         )
         add_pulls(pulls, to_i, slice(block.i0, block.i1))
         add_pulls(pulls, to_j, slice(block.j0, block.j1))
-    k = naive.kernel("gaussian", naive.sq_distances(Z, Z))
+    k = naive.kernel_fall(kernel, naive.sq_distances(Z, Z))
     np.fill_diagonal(k, 0)
     same = y[:, None] == y
-    pull = np.where(same, own_pull[:, None] + own_pull, other_pull[:, None] + other_pull)
+    one_way = np.where(same, own_pull[:, None], other_pull[:, None]) * weights
+    pull = one_way + one_way.T
     expected = naive.pair_scatter(k * pull, Z, Z)[0]
-    size = np.abs(k * pull).sum(1)[:, None] * np.abs(Z).max() * 2
+    # The biweight's fall is off by up to 2 ds, however small it is.
+    rough = k + 2 if kernel == "biweight" else k
+    size = np.abs(rough * pull).sum(1)[:, None] * np.abs(Z).max() * 2
     _close(pulled(pulls, points), expected, 60 * EPS[dtype], size)
 
 
 @dtypes
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 30.0, 1e4])
 def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
+    weights = np.random.default_rng(1).uniform(0.1, 1, 600).astype(dtype)
     n, m, d = 600, 130, 4
     Z = _points(n, d, dtype, scale)
     y, starts, stops = _classes(n, 6)
     chosen = np.sort(np.random.default_rng(3).choice(n, m, replace=False))
     where = pairs.Neighbours(starts[chosen], stops[chosen], chosen)
-    ref = make_points(Z)
-    query = make_points(Z[chosen], ref.products)
+    ref = make_points(Z, weights)
+    query = make_points(Z[chosen], products=ref.products)
     s = naive.sq_distances(Z[chosen], Z)
     s[np.arange(m), chosen] = np.inf
+    terms = np.log(weights.astype(naive.WIDE)) - s
     same = y[chosen][:, None] == y
-    total = np.array([naive.log_sum_exp(-row) for row in s])
+    total = np.array([naive.log_sum_exp(row) for row in terms])
     own_pull, other_pull = -np.ones(m, dtype), np.full(m, 0.5, dtype)
     log_own, log_other = np.full(m, -np.inf), np.full(m, -np.inf)
     to_query, to_ref = no_pulls(m, query), no_pulls(n, ref)
     for block in row_blocks(m, n, d):
         rows, cols = slice(block.i0, block.i1), slice(block.j0, block.j1)
-        own, other = pairs.row_log_sums(query, ref, where, block)
+        own, other = pairs.row_log_sums(query, ref, where, block, GAUSSIAN)
         log_own[rows] = np.logaddexp(log_own[rows], own)
         log_other[rows] = np.logaddexp(log_other[rows], other)
         to_i, to_j = pairs.row_scatter(
-            query, ref, where, total.astype(dtype), own_pull, other_pull, block
+            query, ref, where, total.astype(dtype), own_pull, other_pull, block, GAUSSIAN
         )
         add_pulls(to_query, to_i, rows)
         add_pulls(to_ref, to_j, cols)
     nearest = np.where(np.isinf(s), 0, s).max()
     tolerance = 10 * EPS[dtype] * (1 + float(nearest))  # of the exponents
     for row in range(m):
-        assert abs(log_own[row] - naive.log_sum_exp(-s[row][same[row]])) <= tolerance
-        assert abs(log_other[row] - naive.log_sum_exp(-s[row][~same[row]])) <= tolerance
+        assert abs(log_own[row] - naive.log_sum_exp(terms[row][same[row]])) <= tolerance
+        assert abs(log_other[row] - naive.log_sum_exp(terms[row][~same[row]])) <= tolerance
     if tolerance < 0.01:
-        weights = np.exp(-s - total[:, None]) * np.where(same, -1, 0.5)
+        weights = np.exp(terms - total[:, None]) * np.where(same, -1, 0.5)
         for actual, expected, size in zip(
             (pulled(to_query, query), pulled(to_ref, ref)),
             naive.pair_scatter(weights, Z[chosen], Z),
@@ -180,6 +189,49 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
 
 
 @dtypes
+def test_rows_of_a_compact_kernel_equal_their_twin(dtype):
+    n, m, d = 700, 130, 3
+    Z = _points(n, d, dtype, 0.5)
+    Z[0] = 50  # near to nothing
+    y, starts, stops = _classes(n, 6)
+    rng = np.random.default_rng(3)
+    chosen = np.sort(np.append(0, 1 + rng.choice(n - 1, m - 1, replace=False)))
+    weights = rng.random(n).astype(dtype)
+    ref = make_points(Z, weights)
+    query = make_points(Z[chosen], products=ref.products)
+    where = pairs.Neighbours(starts[chosen], stops[chosen], chosen)
+    log_totals, own_pull = rng.standard_normal(m).astype(dtype), -rng.random(m).astype(dtype)
+    own, other = np.full((2, m), -np.inf)
+    to_query, to_ref = no_pulls(m, query), no_pulls(n, ref)
+    for block in row_blocks(m, n, d):
+        rows, cols = slice(block.i0, block.i1), slice(block.j0, block.j1)
+        part = pairs.row_log_sums(query, ref, where, block, BIWEIGHT)
+        own[rows], other[rows] = np.logaddexp((own[rows], other[rows]), part)
+        pulls = log_totals, own_pull, -own_pull
+        to_i, to_j = pairs.row_scatter(query, ref, where, *pulls, block, BIWEIGHT)
+        add_pulls(to_query, to_i, rows)
+        add_pulls(to_ref, to_j, cols)
+    s = naive.sq_distances(Z[chosen], Z)
+    s[np.arange(m), chosen] = np.inf
+    same = y[chosen][:, None] == y
+    k = naive.kernel("biweight", s) * weights
+    # A kernel is off by 2 sqrt(k) ds, its fall by 2 ds; ds <= 8 eps within the support.
+    for logs, mask in ((own, same), (other, ~same)):
+        _close(np.exp(logs), (k * mask).sum(1), 100 * EPS[dtype], 1 + (k * mask).sum(1))
+    assert np.isneginf(own[0])
+    assert np.isneginf(other[0])
+    strength = np.exp(-log_totals.astype(naive.WIDE)) * own_pull
+    pair_weights = naive.kernel_fall("biweight", s) * weights * np.where(same, 1, -1)
+    pair_weights = pair_weights * strength[:, None]
+    for actual, expected in zip(
+        (pulled(to_query, query), pulled(to_ref, ref)),
+        naive.pair_scatter(pair_weights, Z[chosen], Z),
+        strict=True,
+    ):
+        _close(actual, expected, 1000 * EPS[dtype], np.abs(expected).max())
+
+
+@dtypes
 def test_row_class_log_sums_include_every_point(dtype):
     n, m, d, n_classes = 1300, 70, 3, 40
     ref, query = _points(n, d, dtype, 3.0), _points(m, d, dtype, 3.0, seed=1)
@@ -187,7 +239,9 @@ def test_row_class_log_sums_include_every_point(dtype):
     offsets = np.searchsorted(y, np.arange(n_classes + 1))
     log_sums = np.full((m, n_classes), -np.inf)
     for block in row_blocks(m, n, d):
-        part = pairs.row_class_log_sums(make_points(query), make_points(ref), offsets, block)
+        part = pairs.row_class_log_sums(
+            make_points(query), make_points(ref), offsets, block, GAUSSIAN
+        )
         rows = slice(block.i0, block.i1)
         log_sums[rows] = np.logaddexp(log_sums[rows], part)
     expected = naive.log_class_sums(query, ref, y, range(n_classes))
@@ -218,7 +272,7 @@ def test_row_blocks_cover_every_row_and_column(m, n, d):
 def test_loops_over_pairs_are_vectorised(function):
     # A choice that LLVM leaves inside the loop costs a factor of three, and no wrong digit.
     s = np.full(64, 0.5)
-    arguments = (GAUSSIAN, s, s.copy()) if function is pairs._add_kernel else (GAUSSIAN, s, 1.0, s)
-    function(*arguments)
+    last = (s.copy(),) if function is pairs._add_kernel else (1.0, s.copy())
+    function(GAUSSIAN, s, 1.0, s.copy(), *last)
     assembly = "\n".join(function.inspect_asm().values())
     assert len(re.findall(r"\bv?(?:mul|fmadd\w*)pd\b", assembly)) >= 10  # exp's polynomial

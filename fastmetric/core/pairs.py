@@ -21,7 +21,7 @@ import numpy as np
 
 from fastmetric._jit import compiled
 from fastmetric.core.exp import LOWEST, exp, exp64
-from fastmetric.core.kernels import smooth_fall, smooth_value
+from fastmetric.core.kernels import GAUSSIAN, smooth_fall, smooth_value
 from fastmetric.core.registers import sq_distances
 from fastmetric.core.tiles import (
     TILE_COLS,
@@ -102,13 +102,13 @@ def _clear_padding(tile, n_rows, n_cols):
 
 
 @compiled
-def _add_kernel(code, s, col_sums):
-    """Return sum k(s) and add the terms to `col_sums`, both (m,)."""
+def _add_kernel(code, s, weight, weights, col_sums):
+    """Return sum weights * k(s) and add weight * k(s) to `col_sums`, all (m,)."""
     total = s.dtype.type(0)
     for c in range(s.size):
         k = smooth_value(code, s[c])
-        total += k
-        col_sums[c] += k
+        total += weights[c] * k
+        col_sums[c] += weight * k
     return total
 
 
@@ -117,7 +117,7 @@ def symmetric_sums(points, starts, stops, block, code):
     """Return the kernel sums of one block: own and other class, seen from i and from j.
 
     Returns own_i, other_i (i1 - i0,) and own_j, other_j (j1 - j0,): sums of k(s_ij) over the
-    pairs i < j of the block.
+    pairs i < j of the block, times the weight of the other point.
     """
     i0, i1, j0, j1 = block
     own_i, other_i = np.zeros(i1 - i0), np.zeros(i1 - i0)
@@ -128,15 +128,17 @@ def symmetric_sums(points, starts, stops, block, code):
         for tj in range(max(j0, ti), j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
             tile = _symmetric_tile(buffer, points, ti, i_end, tj, j_end)
-            n_cols = j_end - tj
+            n_cols, weights = j_end - tj, points.weights[tj:j_end]
             col_own[:] = 0
             col_other[:] = 0
             for i in range(ti, i_end):
-                s = tile[i - ti]
+                s, at, w = tile[i - ti], i - i0, points.weights[i]
                 lo, hi = _clip(starts[i] - tj, 0, n_cols), _clip(stops[i] - tj, 0, n_cols)
-                other_i[i - i0] += _add_kernel(code, s[:lo], col_other[:lo])
-                own_i[i - i0] += _add_kernel(code, s[lo:hi], col_own[lo:hi])
-                other_i[i - i0] += _add_kernel(code, s[hi:n_cols], col_other[hi:n_cols])
+                other_i[at] += _add_kernel(code, s[:lo], w, weights[:lo], col_other[:lo])
+                own_i[at] += _add_kernel(code, s[lo:hi], w, weights[lo:hi], col_own[lo:hi])
+                other_i[at] += _add_kernel(
+                    code, s[hi:n_cols], w, weights[hi:n_cols], col_other[hi:n_cols]
+                )
             for c in range(n_cols):
                 own_j[tj - j0 + c] += col_own[c]
                 other_j[tj - j0 + c] += col_other[c]
@@ -144,18 +146,19 @@ def symmetric_sums(points, starts, stops, block, code):
 
 
 @compiled
-def _weigh(code, s, pull, pulls):
-    """Turn the distances `s` into weights -k'(s) (pull + pulls), in place."""
+def _weigh(code, s, weight, weights, pull, pulls):
+    """Turn the distances `s` into -k'(s) (pull * weights + pulls * weight), in place."""
     for c in range(s.size):
-        s[c] = smooth_fall(code, s[c]) * (pull + pulls[c])
+        s[c] = smooth_fall(code, s[c]) * (pull * weights[c] + pulls[c] * weight)
 
 
 @compiled
 def symmetric_scatter(points, starts, stops, own_pull, other_pull, block, code):
     """Return the pair scatter of one block [CCK-6], seen from i (i1 - i0, d) and from j.
 
-    The weight of a pair is -k'(s_ij) (p_i + p_j), p = own_pull (n,) within a class and
-    other_pull (n,) between classes: [NCA-1] with other_pull = a, own_pull = a - b.
+    The weight of a pair is -k'(s_ij) (p_i w_j + p_j w_i), w the points' weights, p = own_pull (n,)
+    within a class and other_pull (n,) between classes: [NCA-1] with other_pull = a, own_pull =
+    a - b, w = 1.
     """
     i0, i1, j0, j1 = block
     to_i, to_j = no_pulls(i1 - i0, points), no_pulls(j1 - j0, points)
@@ -164,13 +167,14 @@ def symmetric_scatter(points, starts, stops, own_pull, other_pull, block, code):
         for tj in range(max(j0, ti), j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
             tile = _symmetric_tile(buffer, points, ti, i_end, tj, j_end)
-            n_cols = j_end - tj
+            n_cols, weights = j_end - tj, points.weights[tj:j_end]
+            own, other = own_pull[tj:j_end], other_pull[tj:j_end]
             for i in range(ti, i_end):
-                s = tile[i - ti]
+                s, w = tile[i - ti, :n_cols], points.weights[i]
                 lo, hi = _clip(starts[i] - tj, 0, n_cols), _clip(stops[i] - tj, 0, n_cols)
-                _weigh(code, s[:lo], other_pull[i], other_pull[tj : tj + lo])
-                _weigh(code, s[lo:hi], own_pull[i], own_pull[tj + lo : tj + hi])
-                _weigh(code, s[hi:n_cols], other_pull[i], other_pull[tj + hi : j_end])
+                _weigh(code, s[:lo], w, weights[:lo], other_pull[i], other[:lo])
+                _weigh(code, s[lo:hi], w, weights[lo:hi], own_pull[i], own[lo:hi])
+                _weigh(code, s[hi:], w, weights[hi:], other_pull[i], other[hi:])
             _clear_padding(tile, i_end - ti, n_cols)
             scatter(
                 tile, points, ti, pulls_from(to_i, ti - i0), points, tj, pulls_from(to_j, tj - j0)
@@ -179,13 +183,15 @@ def symmetric_scatter(points, starts, stops, own_pull, other_pull, block, code):
 
 
 @compiled
-def _add_shifted(s, least, total):
-    """Add sum exp(-s) to a sum kept as total * exp(-least); return the new (least, total).
+def _add_shifted(code, s, weights, least, total):
+    """Add sum weights * k(s) to a sum kept as total * exp(-least); return (least, total).
 
-    `least` is the smallest distance seen, so that the largest term is 1: nothing underflows
-    that could be seen in the result.
+    For the Gaussian `least` is the smallest distance seen, so that the largest term is about 1:
+    nothing underflows that could be seen in the result. A compact kernel is not shifted.
     """
     nearest = np.float64(smallest(s))
+    if code != GAUSSIAN:
+        return 0.0, total + (_weighted_sum(code, s, weights) if nearest < 1 else 0.0)
     if nearest == np.inf or nearest - least > -LOWEST:
         return least, total
     if nearest < least:
@@ -193,8 +199,17 @@ def _add_shifted(s, least, total):
         least = nearest
     shift, part = s.dtype.type(least), s.dtype.type(0)
     for c in range(s.size):
-        part += exp(shift - s[c])
+        part += weights[c] * exp(shift - s[c])
     return least, total + part
+
+
+@compiled
+def _weighted_sum(code, s, weights):
+    """Return sum weights * k(s)."""
+    total = s.dtype.type(0)
+    for c in range(s.size):
+        total += weights[c] * smooth_value(code, s[c])
+    return total
 
 
 @compiled
@@ -204,8 +219,8 @@ def _log_of_shifted(least, total):
 
 
 @compiled
-def row_log_sums(query, ref, where, block):
-    """Return the logs of the Gaussian sums of one block of rows: own and other class.
+def row_log_sums(query, ref, where, block, code):
+    """Return the logs of the weighted sums of one block of rows: own and other class.
 
     Returns two arrays (i1 - i0,); -inf for an empty sum. `where` are the rows' Neighbours.
     """
@@ -217,14 +232,20 @@ def row_log_sums(query, ref, where, block):
         for tj in range(j0, j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
             tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.selves)
-            n_cols = j_end - tj
+            n_cols, weights = j_end - tj, ref.weights[tj:j_end]
             for i in range(ti, i_end):
-                s, at = tile[i - ti], i - i0
+                s, at = tile[i - ti, :n_cols], i - i0
                 lo = _clip(where.starts[i] - tj, 0, n_cols)
                 hi = _clip(where.stops[i] - tj, 0, n_cols)
-                least[at, 0], total[at, 0] = _add_shifted(s[lo:hi], least[at, 0], total[at, 0])
-                least[at, 1], total[at, 1] = _add_shifted(s[:lo], least[at, 1], total[at, 1])
-                least[at, 1], total[at, 1] = _add_shifted(s[hi:n_cols], least[at, 1], total[at, 1])
+                least[at, 0], total[at, 0] = _add_shifted(
+                    code, s[lo:hi], weights[lo:hi], least[at, 0], total[at, 0]
+                )
+                least[at, 1], total[at, 1] = _add_shifted(
+                    code, s[:lo], weights[:lo], least[at, 1], total[at, 1]
+                )
+                least[at, 1], total[at, 1] = _add_shifted(
+                    code, s[hi:], weights[hi:], least[at, 1], total[at, 1]
+                )
     own, other = np.empty(i1 - i0), np.empty(i1 - i0)
     for at in range(i1 - i0):
         own[at] = _log_of_shifted(least[at, 0], total[at, 0])
@@ -233,8 +254,8 @@ def row_log_sums(query, ref, where, block):
 
 
 @compiled
-def row_class_log_sums(query, ref, offsets, block):
-    """Return the logs of the Gaussian sums of one block of rows, per class (i1 - i0, C).
+def row_class_log_sums(query, ref, offsets, block, code):
+    """Return the logs of the weighted sums of one block of rows, per class (i1 - i0, C).
 
     Class c is the slice offsets[c]:offsets[c + 1] of the reference points; -inf where none
     of its points lies in the block.
@@ -255,7 +276,11 @@ def row_class_log_sums(query, ref, offsets, block):
                 for c in range(first, last):
                     lo, hi = max(offsets[c], tj) - tj, min(offsets[c + 1], j_end) - tj
                     least[at, c], total[at, c] = _add_shifted(
-                        tile[i - ti, lo:hi], least[at, c], total[at, c]
+                        code,
+                        tile[i - ti, lo:hi],
+                        ref.weights[tj + lo : tj + hi],
+                        least[at, c],
+                        total[at, c],
                     )
     for at in range(i1 - i0):
         for c in range(n_classes):
@@ -264,28 +289,35 @@ def row_class_log_sums(query, ref, offsets, block):
 
 
 @compiled
-def _weigh_shifted(s, log_total, pull):
-    """Turn the distances `s` into weights pull * exp(-s - log_total), in place.
+def _weigh_shifted(code, s, weights, log_total, pull):
+    """Turn the distances `s` into pull * weights * -k'(s) / exp(log_total), in place.
 
     Returns how many of them are not zero.
     """
-    if smallest(s) + log_total > -LOWEST:
+    nearest = smallest(s)
+    if nearest + log_total > -LOWEST if code == GAUSSIAN else nearest >= 1:
         s[:] = 0
         return 0
     live = 0
-    for c in range(s.size):
-        s[c] = pull * exp(-s[c] - log_total)
-        live += s[c] != 0
+    if code == GAUSSIAN:
+        for c in range(s.size):
+            s[c] = pull * weights[c] * exp(-s[c] - log_total)
+            live += s[c] != 0
+    else:
+        strength = pull * exp(-log_total)
+        for c in range(s.size):
+            s[c] = strength * weights[c] * smooth_fall(code, s[c])
+            live += s[c] != 0
     return live
 
 
 @compiled
-def row_scatter(query, ref, where, log_totals, own_pull, other_pull, block):
+def row_scatter(query, ref, where, log_totals, own_pull, other_pull, block, code):
     """Return the scatter of one block of rows, seen from i (i1 - i0, d) and from j.
 
-    The weight of a pair is that of row i alone, [CCK-5] for the Gaussian: exp(-s_ij -
-    log_totals[i]) times own_pull[i] within its class and other_pull[i] outside. Where
-    distances are large, all but a few of them are zero, and only those few are scattered.
+    The weight of a pair is that of row i alone [CCK-5]: -k'(s_ij) w_j / exp(log_totals[i]) times
+    own_pull[i] within its class and other_pull[i] outside. Where distances are large, all but
+    a few of them are zero, and only those few are scattered.
     """
     i0, i1, j0, j1 = block
     to_i, to_j = no_pulls(i1 - i0, query), no_pulls(j1 - j0, ref)
@@ -295,14 +327,15 @@ def row_scatter(query, ref, where, log_totals, own_pull, other_pull, block):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
             tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.selves)
             n_cols, left = j_end - tj, 0
-            to_cols = pulls_from(to_j, tj - j0)
+            weights, to_cols = ref.weights[tj:j_end], pulls_from(to_j, tj - j0)
             for i in range(ti, i_end):
                 s = tile[i - ti, :n_cols]
                 lo = _clip(where.starts[i] - tj, 0, n_cols)
                 hi = _clip(where.stops[i] - tj, 0, n_cols)
-                live = _weigh_shifted(s[:lo], log_totals[i], other_pull[i])
-                live += _weigh_shifted(s[lo:hi], log_totals[i], own_pull[i])
-                live += _weigh_shifted(s[hi:], log_totals[i], other_pull[i])
+                total, own, other = log_totals[i], own_pull[i], other_pull[i]
+                live = _weigh_shifted(code, s[:lo], weights[:lo], total, other)
+                live += _weigh_shifted(code, s[lo:hi], weights[lo:hi], total, own)
+                live += _weigh_shifted(code, s[hi:], weights[hi:], total, other)
                 if FEW * live < n_cols:
                     if live > 0:
                         scatter_few(s, query, i, pulls_from(to_i, i - i0), ref, tj, to_cols)

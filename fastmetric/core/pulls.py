@@ -17,10 +17,11 @@ from fastmetric._jit import compiled
 from fastmetric.core.exp import exp
 from fastmetric.core.expansion import add_adjoint, add_slope, half_sq_norms, hand_down, sum_series
 from fastmetric.core.groups import distance_tile, make_group, place
+from fastmetric.core.kernels import GAUSSIAN, smooth_fall
 
 
 class Sources(NamedTuple):
-    """What rows scatter with: the weight of a pair is strength_i exp(-s_ij - log_total_i)."""
+    """What rows scatter with: a pair weighs strength_i w_j -k'(s_ij) / exp(log_total_i)."""
 
     log_totals: np.ndarray  # (m,)
     strengths: np.ndarray  # (m,)
@@ -80,9 +81,7 @@ def _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, at_points):
         if powers[i] == 0:
             continue
         weights = tile[i, : stop - start]
-        lift, power, factor = kind(lifts[i]), kind(powers[i]), kind(rule.factor)
-        for j in range(weights.size):
-            weights[j] = power * exp(lift - factor * weights[j])
+        _weigh(rule, kind(lifts[i]), kind(powers[i]), ref.point_weights[start:stop], weights)
         for k in range(cols.shape[0]):
             col, out = cols[k, start:stop], at_points[k, start:stop]
             z, total = kind(group.cols[k, i]), 0.0
@@ -91,6 +90,20 @@ def _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, at_points):
                 total += t
                 out[j] -= t
             mine[i, k] += total
+
+
+@compiled
+def _weigh(rule, lift, power, point_weights, x):
+    """Turn squared distances x into the weights of one row's pairs, in place."""
+    kind = x.dtype.type
+    factor = kind(rule.factor)
+    if rule.code == GAUSSIAN:
+        for j in range(x.size):
+            x[j] = power * kind(point_weights[j]) * exp(lift - factor * x[j])
+    else:
+        strength = power * exp(lift)
+        for j in range(x.size):
+            x[j] = strength * kind(point_weights[j]) * smooth_fall(rule.code, factor * x[j])
 
 
 @compiled

@@ -11,7 +11,8 @@ accepted is summed pair by pair. What covers an error:
 
 So the errors never exceed rtol times what is certainly there, for every query of the group,
 whatever the data. A node that holds one of the queries itself is opened in any case if that
-query is to be left out.
+query is to be left out. Without any tolerance only nodes beyond a compact kernel's reach are
+left out, and all else is summed pair by pair.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def sum_group(group, ref, rule, roots, visits):
             left -= weight
             continue
         how, degree = _OPEN, 0
-        if not holds_self:
+        if not holds_self and (rule.rtol > 0 or atol > 0):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
             saved = max(0.0, rule.rtol * certain + atol - spent)

@@ -39,6 +39,7 @@ class Points(NamedTuple):
 
     size: int  # n, without padding
     products: bool  # whether scatter may use products
+    weights: np.ndarray  # (N,): what a point's kernel counts for in a sum
     rows: np.ndarray  # (N, d), for products (N, d') with d' padded to whole vectors
     strips: np.ndarray  # (N / ROWS, d, ROWS)
     panels: np.ndarray  # (N / width, d, width)
@@ -51,10 +52,13 @@ def padded(n):
     return (n + ALIGN - 1) // ALIGN * ALIGN
 
 
-def make_points(Z: np.ndarray, products: bool | None = None) -> Points:
-    """Return the layouts of the points `Z` (n, d); None: with products where they are safe.
+def make_points(
+    Z: np.ndarray, weights: np.ndarray | None = None, *, products: bool | None = None
+) -> Points:
+    """Return the layouts of the points `Z` (n, d), with weights (n,), None: 1.
 
-    Query and reference points of one scatter must agree on products.
+    `products` None: where they are safe. Query and reference points of one scatter must agree
+    on them.
     """
     n, d = Z.shape
     products = products_are_safe(Z) if products is None else products
@@ -63,7 +67,9 @@ def make_points(Z: np.ndarray, products: bool | None = None) -> Points:
     rows[:n, :d] = Z
     strips, panels = make_panels(rows, d, ROWS), make_panels(rows, d, panel_width(Z.dtype))
     cols = np.empty((0, 0), Z.dtype) if products else np.ascontiguousarray(rows.T)
-    return Points(n, products, rows, strips, panels, cols)
+    padded_weights = np.zeros(len(rows), Z.dtype)
+    padded_weights[:n] = 1 if weights is None else weights
+    return Points(n, products, padded_weights, rows, strips, panels, cols)
 
 
 def products_are_safe(Z: np.ndarray) -> bool:

@@ -1,8 +1,9 @@
 """NCA's class sums and their gradient by trees, one per class, in the projected space.
 
-Rows of one class are neighbours in their own tree, and walk in groups over that tree (own
-class, each row left out) and over all the other trees (other classes). The sums of a group
-come with a bound of their error, which makes a certificate for the objective [SUM-5].
+Rows of one class are neighbours in a tree, and walk in groups over their class's tree (each row
+left out) and over all the other trees. The sums of a group come with a bound of their error,
+which makes a certificate for the objective [SUM-5]; a compact kernel's are exact, and all that
+lies beyond its reach is left out.
 """
 
 from __future__ import annotations
@@ -13,116 +14,149 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.groups import Queries, Rule
+from fastmetric.core.groups import GROUP, Queries, Rule
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pulls import Sources, Targets, pull_groups, share_out
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import UNIT, Tree
-from fastmetric.learn.totals import (
-    Path,
-    Probe,
-    Totals,
-    Walk,
-    foreseen,
-    group_starts,
-    totals,
-)
+from fastmetric.learn.exact import Classes, ClassSums
+from fastmetric.learn.totals import Path, Probe, Totals, Walk, foreseen, group_starts, totals
 from fastmetric.learn.trees import build_tree, summarised
 
-_RULE = Rule(GAUSSIAN, 1.0, 0.0, 0.0)  # exp(-s)
 # Nanoseconds, to choose by; only their ratios matter. A pair of both passes in symmetric blocks
 # and in leaves, and more for every dimension; a node's field at one row; a node looked at; a
-# faint row.
-_PAIR, _FIELD, _NODE, _FAINT_ROW = (1.6, 5.0, 0.25), 12.0, 700.0, 8000.0
+# faint row; a point of the trees.
+_PAIR, _FIELD, _NODE, _FAINT_ROW, _POINT = (1.6, 5.0, 0.25), 12.0, 700.0, 8000.0, 300.0
 _PARTS = 32  # tasks of the scatter at most: each returns an array over all points
 
 
-class ClassSums(NamedTuple):
-    """Logs of the sums (n,) over the own class and over the others, with bounds (3, n) each."""
+class _ClassGroups(NamedTuple):
+    """The rows of one class that are asked for."""
 
-    own: np.ndarray
-    other: np.ndarray
+    number: int  # of the class
+    rows: np.ndarray  # of the result, in the order of the queries
+    queries: Queries
 
 
 class Forest:
     """The trees of all classes over projected rows Z (n, d), sorted by class."""
 
-    def __init__(self, Z: np.ndarray, offsets: np.ndarray, n_jobs: int | None = None) -> None:
-        """Take class c as the rows offsets[c]:offsets[c + 1], none of them empty."""
-        self.n_jobs, self.offsets = n_jobs, offsets
+    def __init__(
+        self,
+        Z: np.ndarray,
+        classes: Classes,
+        weights: np.ndarray,
+        code: int,
+        chosen: np.ndarray | None = None,
+        n_jobs: int | None = None,
+        *,
+        rtol: float = 0.0,
+    ) -> None:
+        """Take the weights (n,) of the points, and the rows `chosen` (m,), sorted; None: all.
+
+        Sums are within `rtol`; those of a compact kernel are exact, far nodes left out.
+        """
+        self.n_jobs, offsets = n_jobs, classes.offsets
+        eps = float(np.finfo(Z.dtype).eps)
+        self._rule = Rule(code, 1.0, max(rtol, eps / 2) if code == GAUSSIAN else 0.0, 0.0)
         trees = [build_tree(Z[a:b], n_jobs=n_jobs) for a, b in pairwise(offsets)]
         # Every tree begins with a new panel; what lies between is never read.
-        sizes = np.diff(offsets)
+        sizes = classes.sizes
         bases = np.concatenate([[0], np.cumsum(sizes + -sizes % UNIT)])
         self.roots = np.concatenate([[0], np.cumsum([len(tree.starts) for tree in trees])])
         rows = np.zeros((bases[-1] + -bases[-1] % ALIGN, Z.shape[1]), Z.dtype)
         self.places = np.empty(len(Z), np.intp)  # of the sorted rows in the forest
+        point_weights = np.ones(len(rows))
         for a, base, tree in zip(offsets, bases, trees, strict=False):
             rows[base : base + len(tree.rows)] = tree.rows
             self.places[a + tree.order] = base + np.arange(len(tree.rows))
+        point_weights[self.places] = weights
         self.reference = summarised(
             _planted(trees, rows, bases, self.roots),
-            np.ones(len(rows)),
+            point_weights,
             np.sqrt(0.5),  # of the Gaussian that exp(-s) is
             [[(int(a), int(b)) for a, b in pairwise(self.roots)]],
-            expanded=True,
+            expanded=code == GAUSSIAN,
             n_jobs=n_jobs,
         )
         self.cols = np.ascontiguousarray(rows.T)
-        self.queries = [self._class_queries(c, tree) for c, tree in enumerate(trees)]
-        self._found: list[tuple[int, int, Totals]] = []  # class, own or other, sums
+        self.m = len(Z) if chosen is None else len(chosen)
+        self._all = chosen is None
+        present = range(len(trees)) if chosen is None else np.unique(classes.numbers(chosen))
+        self._groups = [self._class_groups(c, Z, classes, trees[c], chosen) for c in present]
+        self._found: list[tuple[_ClassGroups, int, Totals]] = []  # own or other, sums
 
-    def _class_queries(self, c: int, tree: Tree) -> Queries:
-        """Return the rows of a class, in the order of its tree."""
-        base = self.reference.tree.starts[self.roots[c]]
+    def _class_groups(
+        self, c: int, Z: np.ndarray, classes: Classes, tree: Tree, chosen: np.ndarray | None
+    ) -> _ClassGroups:
+        """Return the rows of a class that are asked for, grouped."""
+        a, b = classes.offsets[c], classes.offsets[c + 1]
+        first = a
+        if chosen is not None:
+            first, last = np.searchsorted(chosen, [a, b])
+            asked = chosen[first:last]
+            tree = build_tree(Z[asked], GROUP, self.n_jobs)
+            selves = self.places[asked[tree.order]]
+        else:
+            selves = self.places[a + tree.order]
         starts = group_starts(tree)
         stops = np.append(starts[1:], len(tree.rows))
-        selves = base + np.arange(len(tree.rows))
-        return Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
+        queries = Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
+        return _ClassGroups(c, first + tree.order, queries)
 
-    def _walks(self, c: int, rtol: float, label: str | None) -> tuple[Walk, Walk]:
+    def _walks(self, c: int, label: str | None = None) -> tuple[Walk, Walk]:
         """Return the walks of a class over its own tree and over the others."""
-        eps = float(np.finfo(self.cols.dtype).eps)
-        rule = _RULE._replace(rtol=max(rtol, eps / 2))
         roots = self.roots[:-1]
-        own = Walk(self.reference, rule, roots[c : c + 1], False, True, self.n_jobs, label)
+        own = Walk(self.reference, self._rule, roots[c : c + 1], False, True, self.n_jobs, label)
         return own, own._replace(roots=np.delete(roots, c))
 
-    def pays(self, rtol: float) -> bool:
+    def pays(self) -> bool:
         """Return whether the trees are faster than all pairs: by counts, from a few groups."""
         n, d = len(self.places), len(self.cols)
-        walks = [self._walks(c, rtol, None) for c in range(len(self.queries))]
         groups = [
-            Probe(queries, g, walks[c])
-            for c, queries in enumerate(self.queries)
-            for g in range(len(queries.starts))
+            Probe(some.queries, g, self._walks(some.number))
+            for some in self._groups
+            for g in range(len(some.queries.starts))
         ]
         work = foreseen(groups, self.n_jobs)
         tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.nodes * _NODE
         tree += (work.fields * _FIELD + work.faint * _FAINT_ROW) * (d + 2)
         # Every row of a probe was summed twice: own class and others.
-        return tree < n * work.queries / 2 * (_PAIR[0] + _PAIR[2] * d)
+        asked = work.queries / 2
+        tree += _POINT * n * asked / self.m
+        # Rows of their own see every pair from one side only.
+        return tree < n * asked * (_PAIR[0] + _PAIR[2] * d) * (1 if self._all else 2)
 
-    def log_sums(self, rtol: float, label: str | None = None) -> ClassSums:
-        """Return the class sums of all rows, in the order of Z, each within rtol."""
-        both, self._found = np.empty((2, 3, len(self.places))), []
+    @property
+    def pair_share(self) -> float:
+        """Return the share of the pairs that were visited in the last `log_sums`."""
+        tree, visited = self.reference.tree, 0.0
+        for _, _, found in self._found:
+            for path in found.paths:
+                queries = path.queries
+                last = path.first + len(path.counts)
+                lengths = queries.stops[path.first : last] - queries.starts[path.first : last]
+                nodes = path.visits[:, 0]
+                sizes = np.where(path.visits[:, 1] == 0, tree.stops[nodes] - tree.starts[nodes], 0)
+                visited += float(np.repeat(lengths, path.counts) @ sizes)
+        return visited / (self.m * len(self.places))
+
+    def log_sums(self, label: str | None = None) -> ClassSums:
+        """Return the class sums of the rows that are asked for."""
+        both, self._found = np.full((2, 3, self.m), -np.inf), []
         n, d = len(self.places), len(self.cols)
-        for c, queries in enumerate(self.queries):
-            at = self._rows_of(c)
-            for k, walk in enumerate(self._walks(c, rtol, label)):
-                found = totals(queries, walk)
-                both[k][:, at] = found.logs()
-                self._found.append((c, k, found))
+        for some in self._groups:
+            for k, walk in enumerate(self._walks(some.number, label)):
+                found = totals(some.queries, walk)
+                both[k][:, some.rows] = found.logs()
+                self._found.append((some, k, found))
+        if self._rule.code != GAUSSIAN:
+            return ClassSums(both[0, 0], both[1, 0])
         size = np.where(np.isfinite(both), np.abs(both), 0).max(axis=1) + d + np.log2(n)
         rounding = 8 * np.finfo(self.cols.dtype).eps * size
         both[:, 1] -= rounding
         both[:, 2] += rounding
-        return ClassSums(both[0], both[1])
-
-    def _rows_of(self, c: int) -> np.ndarray:
-        """Return the rows of Z of a class in the order of its tree."""
-        a, b = self.offsets[c], self.offsets[c + 1]
-        return a + np.argsort(self.places[a:b])
+        return ClassSums(both[0, 0], both[1, 0], both[0, 1:], both[1, 1:])
 
     def scatter(
         self,
@@ -131,19 +165,18 @@ class Forest:
         other_pull: np.ndarray,
         label: str | None = None,
     ) -> np.ndarray:
-        """Return U (n, d) [CCK-6]; the weight of a pair is pull_i exp(-s_ij - log_totals[i]).
+        """Return U (n, d) [CCK-6]: row i pulls with its pull over exp(log_totals[i]).
 
         Along the paths of the last `log_sums`.
         """
         at_points = np.zeros(self.cols.shape)
         adjoints = np.zeros(self.reference.nodes.coefficients.shape)
-        for c, k, found in self._found:
-            rows = self._rows_of(c)
-            sources = Sources(log_totals[rows], (own_pull, other_pull)[k][rows])
-            self._scatter_class(self.queries[c], found, sources, (at_points, adjoints), label)
+        for some, k, found in self._found:
+            sources = Sources(log_totals[some.rows], (own_pull, other_pull)[k][some.rows])
+            self._scatter_class(some.queries, found, sources, (at_points, adjoints), label)
 
         def task(part: tuple[int, int]) -> None:
-            share_out(self.reference, _RULE, adjoints, at_points, *part)
+            share_out(self.reference, self._rule, adjoints, at_points, *part)
 
         for _ in engine.run(task, list(pairwise(self.roots)), n_jobs=self.n_jobs):
             pass
@@ -173,11 +206,11 @@ class Forest:
                 here = Targets(mine, *(np.zeros(total.shape) for total in totals))
                 for path in part:
                     pull_groups(
-                        path.queries, self.reference, self.cols, _RULE, chosen, here, *path[1:]
+                        path.queries, self.reference, self.cols, self._rule, chosen, here, *path[1:]
                     )
                 return here.points, here.adjoints
 
-            pieces = max(1, round(_PARTS * len(mine) / len(self.places)))
+            pieces = max(1, round(_PARTS * len(mine) / self.m))
             step = -(-len(paths) // pieces)
             parts = [paths[i : i + step] for i in range(0, len(paths), step)]
             for result in engine.run(task, parts, n_jobs=self.n_jobs, label=label):

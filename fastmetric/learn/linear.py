@@ -38,6 +38,21 @@ def column_means(X: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     return (total / len(X)).astype(X.dtype)
 
 
+def column_deviations(X: np.ndarray, center: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+    """Return the standard deviation of each column (D,), float64; 0 for one that is constant.
+
+    Constant is also what varies by rounding alone.
+    """
+
+    def task(rows: slice) -> np.ndarray:
+        centred = np.subtract(X[rows], center, dtype=np.float64)
+        return np.einsum("ij,ij->j", centred, centred)
+
+    deviations = np.sqrt(_sum_of_blocks(task, X, n_jobs) / len(X))
+    deviations[deviations <= 8 * np.finfo(X.dtype).eps * np.abs(center)] = 0
+    return deviations
+
+
 def project(
     X: np.ndarray, center: np.ndarray, A: np.ndarray, n_jobs: int | None = None
 ) -> np.ndarray:

@@ -1,35 +1,28 @@
-"""The NCA objective: the expected number of rows whose neighbour is of their own class.
+"""The objective of every NCA variant: the expected number of rows that are given their own class.
 
-Classic NCA, k(s) = exp(-s): P_i = own_i / (own_i + other_i), sums of k(s_ij) over j != i of
-the own class and of the others; f(A) = sum P_i [CCK-2], [CCK-3] and its gradient [CCK-6].
+A row's probability P_i of its own class comes from two sums of weighted kernels, over its own
+class and over the others, and from the background if there is one [CCK-2], [CCK-7]; f(A) =
+sum P_i [CCK-3] and its gradient 2 UᵀX [CCK-6]. The sums go over all pairs, or over trees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import logsumexp
 
 from fastmetric import engine
-from fastmetric.core import pairs
-from fastmetric.core.blocks import row_blocks, symmetric_blocks
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.core.tiles import Points, add_pulls, make_points, no_pulls, pulled
+from fastmetric.core.tiles import make_points
+from fastmetric.learn.background import Background
+from fastmetric.learn.exact import AllPairs, Classes, ClassSums, RowPairs, mostly_faint
 from fastmetric.learn.forest import Forest
 from fastmetric.learn.linear import column_means, cross_product, project
-
-# A sum of unshifted kernels below this has lost digits to underflow: such a row is faint,
-# and done relative to its nearest neighbour.
-_FAINT = {np.dtype(np.float64): 1e-280, np.dtype(np.float32): 1e-28}
+from fastmetric.learn.mixture import Factors, Mixture
 
 # Where "auto" looks at trees at all: rows, dimensions, and rows a class.
 _TREES_FROM, _TREES_TO, _PER_CLASS = 5000, 12, 50
-
-_PROBES = 48  # rows that are looked at before the way is chosen
-
-Part = tuple[np.ndarray, ...]
 
 
 class Evaluation(NamedTuple):
@@ -38,10 +31,29 @@ class Evaluation(NamedTuple):
     value: float
     gradient: np.ndarray  # (d, D), float64
     error_bound: float = 0.0  # certified: how far the value is from the true one, but for rounding
+    pair_share: float = 1.0  # of the pairs that were visited
+    beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
+
+
+class _RowTerms(NamedTuple):
+    """What the chosen rows (m,) have to do with classes, in logs."""
+
+    own: np.ndarray  # the kernels of the own class
+    other: np.ndarray  # those of the others
+    own_background: np.ndarray
+    other_background: np.ndarray
+
+    def probabilities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row near to nothing."""
+        own = np.logaddexp(self.own, self.own_background)
+        other = np.logaddexp(self.other, self.other_background)
+        log_total = np.logaddexp(own, other)
+        log_total[np.isneginf(log_total)] = 0
+        return np.exp(own - log_total), np.exp(other - log_total), log_total
 
 
 class Objective:
-    """NCA's objective on one data set: rows sorted by class once, evaluated at many A."""
+    """An objective on one data set: rows sorted by class once, evaluated at many A."""
 
     def __init__(
         self,
@@ -49,19 +61,21 @@ class Objective:
         y: np.ndarray,
         n_jobs: int | None = None,
         *,
+        mixture: Mixture = Mixture(),  # noqa: B008 (immutable)
         method: str = "exact",
         rtol: float = 0.0,
     ) -> None:
-        """Take the data X (n, D), a float array, and class numbers y (n,), 0-based.
+        """Take the data X (n, D), a float array, and class numbers y (n,), 0-based, none missing.
 
         `method` is "exact", "tree", with class sums within `rtol`, or "auto", the faster one.
         """
         self.X, self.n_jobs, self.method, self.rtol = X, n_jobs, method, rtol
+        self.mixture, self.labels = mixture, y
         self.center = column_means(X, n_jobs)
         self.order = np.argsort(y, kind="stable")
-        self.offsets = np.concatenate([[0], np.cumsum(np.bincount(y))])
-        sorted_y = y[self.order]
-        self.starts, self.stops = self.offsets[sorted_y], self.offsets[sorted_y + 1]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(y))])
+        self.y = y[self.order]
+        self.classes = Classes(offsets, offsets[self.y], offsets[self.y + 1])
 
     def project(self, A: np.ndarray) -> np.ndarray:
         """Return the centred, projected rows (n, d), sorted by class."""
@@ -74,151 +88,141 @@ class Objective:
             )
         return Z[self.order]
 
+    def unsorted_projection(self, A: np.ndarray) -> np.ndarray:
+        """Return the centred, projected rows (n, d), in the order of X."""
+        Z = np.empty((len(self.X), len(A)), self.X.dtype)
+        Z[self.order] = self.project(A)
+        return Z
+
+    def restricted(self, rows: np.ndarray) -> Objective:
+        """Return the objective of some rows among themselves."""
+        kept, y = np.unique(self.labels[rows], return_inverse=True)
+        return Objective(
+            self.X[rows],
+            y,
+            self.n_jobs,
+            mixture=self.mixture.of_classes(kept),
+            method=self.method,
+            rtol=self.rtol,
+        )
+
     def evaluate(
-        self, A: np.ndarray, rows: np.ndarray | None = None, label: str | None = None
+        self,
+        A: np.ndarray,
+        rows: np.ndarray | None = None,
+        label: str | None = None,
+        *,
+        beta: float | None = None,
     ) -> Evaluation:
-        """Return sum P_i over `rows` (all if None, repeats count) and its gradient at A (d, D)."""
+        """Return sum P_i over `rows` (all if None, repeats count) and its gradient at A (d, D).
+
+        With another share `beta` of the background than the mixture's, if one is given.
+        """
+        mixture = self.mixture.sharing(beta, len(self.classes.sizes))
         with engine.one_thread_blas():
             Z = self.project(A)
-            error_bound = 0.0
-            forest = self._forest(Z) if rows is None else None
-            if forest is not None:
-                value, U, error_bound = self._by_trees(forest, label)
-            elif rows is None:
-                value, U = self._all_rows(make_points(Z), label)
-            else:
-                points = make_points(Z)
-                place = np.empty_like(self.order)
-                place[self.order] = np.arange(len(place))
-                chosen, counts = np.unique(place[rows], return_counts=True)
-                value, U = self._some_rows(points, chosen, counts, label)
-            unsorted = np.empty_like(U, dtype=self.X.dtype)
-            unsorted[self.order] = 2 * U
-            gradient = cross_product(unsorted, self.X, self.center, self.n_jobs)
-        return Evaluation(value, gradient, error_bound)
+            chosen, counts = self._chosen(rows)
+            factors = mixture.factors(self.classes.sizes, Z.shape[1])
+            way = self._way(Z, factors, None if rows is None else chosen)
+            sums = way.log_sums(label)
+            background = None
+            densities = np.empty((len(chosen), 0))
+            if factors.log_background is not None:
+                background = Background(Z, self.classes.offsets, self.n_jobs)
+                densities = background.log_densities(Z[chosen]) + factors.log_background
+            y = self.y[chosen]
+            terms = _row_terms(sums.own, sums.other, densities, y, factors)
+            p_own, p_other, log_total = terms.probabilities()
+            own_pull = -counts * factors.own[y] * p_other
+            U = way.scatter(log_total, own_pull, counts * p_own, label)
+            if background is not None:
+                strengths = np.exp(densities - log_total[:, None])
+                strengths *= -(counts * p_own)[:, None]
+                at = np.arange(len(y)), y
+                strengths[at] = counts * p_other * np.exp(densities[at] - log_total)
+                U += background.scatter(chosen, strengths)
+            gradient = self._gradient(U)
+        error_bound = _error_bound(sums, densities, y, factors, p_own, counts)
+        beta_slope = 0.0
+        if background is not None:
+            beta_slope = _beta_slope(terms, counts, mixture.shares(self.classes.sizes)[0])
+        value = float(counts @ p_own)
+        return Evaluation(value, gradient, error_bound, way.pair_share, beta_slope)
 
-    def _forest(self, Z: np.ndarray) -> Forest | None:
-        """Return the trees to sum over, None for all pairs; "auto" goes by sizes and counts."""
-        n, d = Z.shape
-        small = n < _TREES_FROM or d > _TREES_TO or n < _PER_CLASS * (len(self.offsets) - 1)
-        if self.method == "exact" or (self.method == "auto" and small):
-            return None
-        forest = Forest(Z, self.offsets, self.n_jobs)
-        return forest if self.method == "tree" or forest.pays(self.rtol) else None
+    def _chosen(self, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distinct rows among the sorted ones, and how often each is asked for."""
+        if rows is None:
+            return np.arange(len(self.order)), np.ones(len(self.order))
+        place = np.empty_like(self.order)
+        place[self.order] = np.arange(len(place))
+        chosen, counts = np.unique(place[rows], return_counts=True)
+        return chosen, counts.astype(np.float64)
 
-    def _by_trees(self, forest: Forest, label: str | None) -> tuple[float, np.ndarray, float]:
-        """Return sum P_i over all rows, U (n, d), and the certified error of the sum."""
-        own, other = forest.log_sums(self.rtol, label)
-        p_own, p_other = expit(own[0] - other[0]), expit(other[0] - own[0])
-        # P is largest with the own class at its upper and the others at their lower bound.
-        lowest, highest = expit(own[1] - other[2]), expit(own[2] - other[1])
-        error_bound = float(np.maximum(p_own - lowest, highest - p_own).sum())
-        log_total = np.logaddexp(own[0], other[0])
-        U = forest.scatter(log_total, -p_other, p_own, label)
-        return float(p_own.sum()), U, error_bound
+    def _gradient(self, U: np.ndarray) -> np.ndarray:
+        """Return 2 UᵀX (d, D) for U (n, d) of the sorted rows."""
+        unsorted = np.empty_like(U, dtype=self.X.dtype)
+        unsorted[self.order] = 2 * U
+        return cross_product(unsorted, self.X, self.center, self.n_jobs)
 
-    def _all_rows(self, points: Points, label: str | None) -> tuple[float, np.ndarray]:
-        """Return sum P_i over all rows and U (n, d) [CCK-6]: symmetric blocks, faint rows apart."""
-        n, d = points.size, points.panels.shape[1]
-        if self._mostly_faint(points):
-            return self._some_rows(points, np.arange(n), np.ones(n), label)
-        blocks = symmetric_blocks(n, d)
-        own, other = self._symmetric_sums(points, blocks, label)
-        total = own + other
-        bright = total >= _FAINT[points.rows.dtype]
-        total[~bright] = np.inf  # faint rows pull nothing here
-        p_own, p_other = own / total, other / total
-        other_pull = (p_own / total).astype(points.rows.dtype)
-        own_pull = -(p_other / total).astype(points.rows.dtype)
+    def _way(
+        self, Z: np.ndarray, factors: Factors, chosen: np.ndarray | None
+    ) -> AllPairs | RowPairs | Forest:
+        """Return how to sum: over trees or all pairs; "auto" goes by sizes and counts."""
+        (n, d), code = Z.shape, self.mixture.code
+        weights = factors.weights[self.y]
+        few = min(n, n if chosen is None else 4 * len(chosen))
+        small = few < _TREES_FROM or d > _TREES_TO or n < _PER_CLASS * len(self.classes.sizes)
+        if self.method == "tree" or (self.method == "auto" and not small):
+            forest = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
+            if self.method == "tree" or forest.pays():
+                return forest
+        points = make_points(Z, weights)
+        if chosen is not None:
+            return RowPairs(points, self.classes, chosen, code, self.n_jobs)
+        if code == GAUSSIAN and mostly_faint(points, self.n_jobs):
+            return RowPairs(points, self.classes, np.arange(n), code, self.n_jobs)
+        return AllPairs(points, self.classes, code, self.n_jobs)
 
-        def scatter(block: pairs.Block) -> Part:
-            return pairs.symmetric_scatter(
-                points, self.starts, self.stops, own_pull, other_pull, block, GAUSSIAN
-            )
 
-        pulls = no_pulls(n, points)
-        for block, (to_i, to_j) in self._run(scatter, blocks, label):
-            add_pulls(pulls, to_i, slice(block.i0, block.i1))
-            add_pulls(pulls, to_j, slice(block.j0, block.j1))
-        value, U = float(p_own.sum()), pulled(pulls, points)
-        faint = np.flatnonzero(~bright)
-        if faint.size:
-            faint_value, faint_U = self._some_rows(points, faint, np.ones(faint.size), label)
-            value, U = value + faint_value, U + faint_U
-        return value, U
+def _row_terms(
+    own: np.ndarray, other: np.ndarray, densities: np.ndarray, y: np.ndarray, factors: Factors
+) -> _RowTerms:
+    """Return the terms of rows of classes y (m,) from their sums and densities (m, C or 0)."""
+    own_background, other_background = np.full((2, len(y)), -np.inf)
+    if densities.size:
+        at = np.arange(len(y)), y
+        own_background = densities[at]
+        others = densities.copy()
+        others[at] = -np.inf
+        other_background = logsumexp(others, axis=1)
+    return _RowTerms(own + np.log(factors.own[y]), other, own_background, other_background)
 
-    def _symmetric_sums(
-        self, points: Points, blocks: Sequence[pairs.Block], label: str | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the unshifted sums of all rows over their own class and over the others."""
 
-        def sums(block: pairs.Block) -> Part:
-            return pairs.symmetric_sums(points, self.starts, self.stops, block, GAUSSIAN)
+def _beta_slope(terms: _RowTerms, counts: np.ndarray, beta: float) -> float:
+    """Return the derivative in a share of the background that all classes have [CCK-9]."""
+    p_own, p_other, log_total = terms.probabilities()
+    own, other, own_background, other_background = (np.exp(logs - log_total) for logs in terms)
+    by_background = p_other * own_background - p_own * other_background
+    by_kernels = p_other * own - p_own * other
+    return float(counts @ (by_background / beta - by_kernels / (1 - beta)))
 
-        own, other = np.zeros(points.size), np.zeros(points.size)
-        for block, (own_i, other_i, own_j, other_j) in self._run(sums, blocks, label):
-            own[block.i0 : block.i1] += own_i
-            other[block.i0 : block.i1] += other_i
-            own[block.j0 : block.j1] += own_j
-            other[block.j0 : block.j1] += other_j
-        return own, other
 
-    def _mostly_faint(self, points: Points) -> bool:
-        """Return whether most of a few rows are faint: then symmetric blocks are a detour."""
-        chosen = np.arange(0, points.size, max(1, points.size // _PROBES))
-        log_own, log_other = self._log_sums(points, chosen, None)
-        log_faint = np.log(_FAINT[points.rows.dtype])
-        return bool(np.median(np.logaddexp(log_own, log_other)) < log_faint)
-
-    def _some_rows(
-        self, points: Points, chosen: np.ndarray, counts: np.ndarray, label: str | None
-    ) -> tuple[float, np.ndarray]:
-        """Return sum counts_i P_i over the rows `chosen` (distinct, sorted) and U (n, d)."""
-        n, d, dtype = points.size, points.panels.shape[1], points.rows.dtype
-        blocks = row_blocks(len(chosen), n, d)
-        log_own, log_other = self._log_sums(points, chosen, label)
-        log_total = np.logaddexp(log_own, log_other).astype(dtype)
-        p_own = counts * expit(log_own - log_other)
-        other_pull = p_own.astype(dtype)
-        own_pull = -(counts * expit(log_other - log_own)).astype(dtype)
-        query, where = self._as_query(points, chosen)
-
-        def scatter(block: pairs.Block) -> Part:
-            return pairs.row_scatter(query, points, where, log_total, own_pull, other_pull, block)
-
-        pulls = no_pulls(n, points)
-        for block, (to_i, to_j) in self._run(scatter, blocks, label):
-            add_pulls(pulls, to_i, chosen[block.i0 : block.i1])
-            add_pulls(pulls, to_j, slice(block.j0, block.j1))
-        return float(p_own.sum()), pulled(pulls, points)
-
-    def _log_sums(
-        self, points: Points, chosen: np.ndarray, label: str | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logs of the sums of the rows `chosen` over their own class and the others."""
-        query, where = self._as_query(points, chosen)
-        blocks = row_blocks(len(chosen), points.size, points.panels.shape[1])
-
-        def sums(block: pairs.Block) -> Part:
-            return pairs.row_log_sums(query, points, where, block)
-
-        log_own, log_other = np.full(len(chosen), -np.inf), np.full(len(chosen), -np.inf)
-        for block, (own, other) in self._run(sums, blocks, label):
-            rows = slice(block.i0, block.i1)
-            log_own[rows] = np.logaddexp(log_own[rows], own)
-            log_other[rows] = np.logaddexp(log_other[rows], other)
-        return log_own, log_other
-
-    def _as_query(self, points: Points, chosen: np.ndarray) -> tuple[Points, pairs.Neighbours]:
-        """Return the rows `chosen` as points of their own, and where they stand."""
-        query = make_points(points.rows[chosen, : points.panels.shape[1]], points.products)
-        return query, pairs.Neighbours(self.starts[chosen], self.stops[chosen], chosen)
-
-    def _run(
-        self,
-        task: Callable[[pairs.Block], Part],
-        blocks: Sequence[pairs.Block],
-        label: str | None,
-    ) -> Iterator[tuple[pairs.Block, Any]]:
-        """Yield every block with its partial result, in order."""
-        return zip(blocks, engine.run(task, blocks, n_jobs=self.n_jobs, label=label), strict=True)
+def _error_bound(
+    sums: ClassSums,
+    densities: np.ndarray,
+    y: np.ndarray,
+    factors: Factors,
+    p_own: np.ndarray,
+    counts: np.ndarray,
+) -> float:
+    """Return how far sum P_i may be from the truth, by the certified ends of the sums [SUM-5]."""
+    if sums.own_ends is None or sums.other_ends is None:
+        return 0.0
+    # P is largest with the own class at its upper and the others at their lower bound.
+    lowest, highest = (
+        _row_terms(sums.own_ends[k], sums.other_ends[1 - k], densities, y, factors).probabilities()[
+            0
+        ]
+        for k in (0, 1)
+    )
+    return float(counts @ np.maximum(p_own - lowest, highest - p_own))

@@ -1,4 +1,4 @@
-"""Maximising an objective: L-BFGS (SciPy), with a history and a good state at any time."""
+"""L-BFGS (SciPy's), and what every solver leaves behind: its steps, a good state at any time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-Function = Callable[[np.ndarray, int], tuple[float, np.ndarray, float]]
+from fastmetric.learn.objective import Evaluation
+from fastmetric.learn.target import Target, Value
 
 
 class Step(NamedTuple):
@@ -17,100 +18,129 @@ class Step(NamedTuple):
 
     n_iter: int
     A: np.ndarray
-    value: float  # without the penalty
+    beta: float | None  # the share of the background, if it is learnt
+    value: float  # mean of P, without the penalty
     error_bound: float  # of the value
     gradient_norm: float  # largest entry, with the penalty
+    pair_share: float  # of the pairs that were visited
     seconds: float  # since the solver began
     evaluations: int  # since the solver began
 
 
 class Outcome(NamedTuple):
-    """How a run ended: its last step, and every step's figures."""
+    """How a run ended: its steps, the start first."""
 
-    last: Step
-    history: dict[str, np.ndarray]
+    steps: list[Step]
     converged: bool
     message: str
-    interrupted: bool  # Ctrl-C, after at least one step
+    interrupted: bool = False  # Ctrl-C, after at least one step
 
-
-class _Recorder:
-    """Evaluates the function and keeps what the solver accepted."""
-
-    def __init__(self, function: Function, alpha: float, shape: tuple[int, ...]) -> None:
-        self.function, self.alpha, self.shape = function, alpha, shape
-        self.began, self.evaluations = time.perf_counter(), 0
-        self.steps: list[Step] = []  # the start, then the accepted iterates
-        self.latest: Step
-
-    def evaluate(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return minus the penalised value and minus its gradient, flat."""
-        A, n_iter = flat.reshape(self.shape).copy(), len(self.steps)
-        value, gradient, error_bound = self.function(A, n_iter)
-        gradient = gradient - 2 * self.alpha * A
-        self.evaluations += 1
-        seconds, largest = time.perf_counter() - self.began, float(np.abs(gradient).max())
-        self.latest = Step(n_iter, A, value, error_bound, largest, seconds, self.evaluations)
-        if n_iter == 0:
-            self.accept()
-        return self.alpha * float(np.sum(A * A)) - value, -gradient.ravel()
-
-    def accept(self) -> Step:
-        """Keep the latest evaluation, the one that the solver just accepted."""
-        self.steps.append(self.latest)
-        return self.latest
+    @property
+    def last(self) -> Step:
+        """Return the last step."""
+        return self.steps[-1]
 
     def history(self) -> dict[str, np.ndarray]:
         """Return the figures of the start and of every accepted step, one array each."""
-        return {
-            "objective": np.array([step.value for step in self.steps]),
-            "gradient_norm": np.array([step.gradient_norm for step in self.steps]),
-            "seconds": np.array([step.seconds for step in self.steps]),
-            "evaluations": np.array([step.evaluations for step in self.steps]),
+        names = {"value": "objective"}
+        kept = ("value", "gradient_norm", "pair_share", "seconds", "evaluations")
+        figures = {
+            names.get(key, key): np.array([getattr(step, key) for step in self.steps])
+            for key in kept
         }
+        if self.last.beta is not None:
+            figures["beta"] = np.array([step.beta for step in self.steps])
+        return figures
+
+
+class Recorder:
+    """Keeps the steps of a solver and its clock; `on_step` is told of each one after the start."""
+
+    def __init__(self, target: Target, on_step: Callable[[Step], None]) -> None:
+        self.target, self.on_step = target, on_step
+        self.began, self.evaluations = time.perf_counter(), 0
+        self.steps: list[Step] = []
+
+    def step(
+        self, theta: np.ndarray, evaluation: Evaluation, rows: float, gradient: np.ndarray
+    ) -> Step:
+        """Return a step from an evaluation over so many rows, not kept yet."""
+        A, beta = self.target.split(theta)
+        return Step(
+            len(self.steps),
+            A,
+            beta,
+            evaluation.value / rows,
+            evaluation.error_bound / rows,
+            float(np.abs(gradient).max()),
+            evaluation.pair_share,
+            time.perf_counter() - self.began,
+            self.evaluations,
+        )
+
+    def keep(self, step: Step) -> bool:
+        """Keep a step; return whether `on_step` asked to stop there."""
+        self.steps.append(step)
+        if step.n_iter == 0:
+            return False
+        try:
+            self.on_step(step)
+        except StopIteration:
+            return True
+        return False
+
+    def outcome(self, converged: bool, message: str, interrupted: bool = False) -> Outcome:
+        """Return how the run ended."""
+        return Outcome(self.steps, converged, message, interrupted)
 
 
 def lbfgs(
-    function: Function,
-    start: np.ndarray,
+    evaluate: Callable[[np.ndarray, int], Value],
+    target: Target,
+    theta: np.ndarray,
     *,
-    alpha: float,
+    rows: int,
     max_iter: int,
     tol: float,
     on_step: Callable[[Step], None],
 ) -> Outcome:
-    """Maximise function(A, n_iter) - alpha ‖A‖² from `start` (d, D).
+    """Maximise evaluate(theta, n_iter), a sum over so many rows, from `theta`.
 
-    The function returns its value, its gradient and a bound of the value's error; n_iter is
-    only for its messages.
     `tol` is SciPy's: the run ends when the relative gain or the largest entry of the gradient
     falls below it. A StopIteration from `on_step` ends it too. Ctrl-C ends it at the last
     accepted step, if there is one after the start.
     """
-    recorder = _Recorder(function, alpha, start.shape)
-    stopped = interrupted = False
+    recorder = Recorder(target, on_step)
+    latest: list[Step] = []
+    stopped = False
 
-    def after_iteration(flat: np.ndarray) -> None:
+    def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        found = evaluate(theta, len(recorder.steps))
+        recorder.evaluations += 1
+        latest[:] = [recorder.step(theta, found.evaluation, rows, found.gradient)]
+        if not recorder.steps:
+            recorder.keep(latest[0])
+        return -found.value, -found.gradient
+
+    def after_iteration(theta: np.ndarray) -> None:
         nonlocal stopped
-        try:
-            on_step(recorder.accept())
-        except StopIteration:
+        # The latest evaluation is the one that the solver just accepted.
+        if recorder.keep(latest[0]._replace(n_iter=len(recorder.steps))):
             stopped = True
-            raise
+            raise StopIteration
 
     try:
         result = minimize(
-            recorder.evaluate,
-            start.ravel(),
+            negated,
+            theta,
             method="L-BFGS-B",
             jac=True,
             tol=tol,
             callback=after_iteration,
             options={"maxiter": max_iter},
         )
-        converged, message = bool(result.success) or stopped, str(result.message)
     except KeyboardInterrupt:
         if len(recorder.steps) < 2:
             raise
-        interrupted, converged, message = True, False, "interrupted"
-    return Outcome(recorder.steps[-1], recorder.history(), converged, message, interrupted)
+        return recorder.outcome(False, "interrupted", interrupted=True)
+    return recorder.outcome(bool(result.success) or stopped, str(result.message))

@@ -21,8 +21,14 @@ from fastmetric.learn.objective import Objective
 NAMES = ("auto", "rca", "lda", "pca", "identity", "random")
 
 # Within-class variances below this share of the largest are raised to it: a direction in
-# which the classes do not vary at all (a constant feature) must not be blown up.
-_FLOOR = 1e-6
+# which the classes hardly vary, or not at all (a constant feature), is noise to be left alone.
+_FLOOR = 0.01
+
+_WIDER = 3.0  # kernels to begin with, for steps by batches
+
+# Rows that are looked at to see whether a compact kernel reaches their neighbours; and the
+# neighbours that it should reach.
+_PROBES, _NEIGHBOURS = 64, 10
 
 
 class _Moments(NamedTuple):
@@ -78,8 +84,8 @@ def _moments(problem: Objective) -> _Moments:
         basis = svd(rows, full_matrices=False)[2]
         X, center = rows @ basis.T, np.zeros(len(basis))
     total = covariance(X, center, n_jobs)
-    means = class_means(X, center, problem.order, problem.offsets, n_jobs)
-    within = total - (means.T * np.diff(problem.offsets)) @ means / len(X)
+    means = class_means(X, center, problem.order, problem.classes.offsets, n_jobs)
+    within = total - (means.T * problem.classes.sizes) @ means / len(X)
     return _Moments(basis, total, (within + within.T) / 2)
 
 
@@ -89,10 +95,50 @@ def _leading(symmetric: np.ndarray, d: int) -> np.ndarray:
 
 
 def _whitened_leading(moments: _Moments, d: int) -> np.ndarray:
-    """Return V_d^T S_W^(-1/2), V the leading eigenvectors of S_W^(-1/2) S_T S_W^(-1/2)."""
-    variances, directions = eigh(moments.within)
+    """Return V_d^T S_W^(-1/2), V the leading eigenvectors of S_W^(-1/2) S_T S_W^(-1/2).
+
+    In units in which every coordinate has total variance one.
+    """
+    units = np.sqrt(np.maximum(np.diag(moments.total), 0))
+    units[units <= np.finfo(np.float64).eps * units.max()] = 1.0  # it does not vary
+    total, within = (S / units / units[:, None] for S in (moments.total, moments.within))
+    variances, directions = eigh(within)
     if variances[-1] <= 0:  # every row equals its class mean: only the total scatter is left
-        variances, directions = eigh(moments.total)
+        variances, directions = eigh(total)
     floor = max(_FLOOR * variances[-1], np.finfo(np.float64).tiny)
     root = directions / np.sqrt(np.maximum(variances, floor)) @ directions.T
-    return _leading(root @ moments.total @ root, d) @ root
+    return _leading(root @ total @ root, d) @ root / units
+
+
+def adapted(A: np.ndarray, kernel: str, in_batches: bool) -> np.ndarray:
+    """Return a start scaled to the kernel and to the solver.
+
+    The biweight kernel's variance, 1/(d + 6) in every coordinate, is made that of exp(-s), 1/2.
+    Steps by batches only ever raise the scale, by their noise if by nothing else: they begin with
+    kernels three times as wide.
+    """
+    if kernel == "biweight":
+        A = A * np.sqrt(2 / (len(A) + 6))
+    return A / _WIDER if in_batches else A
+
+
+def within_reach(A: np.ndarray, problem: Objective) -> np.ndarray:
+    """Return the map, scaled down if it leaves most rows beyond a compact kernel's reach of all.
+
+    Rows without neighbours teach nothing. The map is then scaled so that the median row reaches
+    its k-th neighbour, k a hundredth of all rows, ten at least.
+    """
+    Z = problem.project(A).astype(np.float64)
+    n = len(Z)
+    k = min(n - 1, max(_NEIGHBOURS, n // 100))
+    rows = np.arange(0, n, max(1, n // _PROBES))
+    squares = np.empty((len(rows), 2))  # to the nearest other row, and to the k-th
+    for at, i in enumerate(rows):
+        gaps = Z - Z[i]
+        sq = np.einsum("ij,ij->i", gaps, gaps)
+        sq[i] = np.inf
+        squares[at] = np.partition(sq, (0, k - 1))[[0, k - 1]]
+    nearest, kth = np.median(squares, axis=0)
+    if nearest < 1:
+        return A
+    return A / np.sqrt(kth)

@@ -1,0 +1,46 @@
+"""Learning from rows as they come: steps by each new batch against all rows so far (thesis 4.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmetric.learn.ascent import Ascent, summary
+from fastmetric.learn.linear import column_deviations
+from fastmetric.learn.objective import Objective
+from fastmetric.learn.solvers import Outcome, Recorder
+from fastmetric.learn.target import Target, Value
+
+_STEADY = 50  # steps; from there on they shorten as 1 / sqrt(their number)
+
+
+def learn(
+    problem: Objective,
+    A: np.ndarray,
+    seen: int,
+    batch_size: int,
+    alpha: float,
+    ascent: Ascent | None,
+) -> tuple[Outcome, Ascent]:
+    """Take one pass of steps over the rows from `seen` on, from the map A (d, D).
+
+    `ascent` is the memory of earlier passes; it is returned, brought up to date. A share of
+    background stays what it is.
+    """
+    target = Target(A.shape, np.full(len(A), alpha), learns_beta=False)
+    theta, units = A.flatten(), column_deviations(problem.X, problem.center, problem.n_jobs)
+    if ascent is None:
+        ascent = Ascent(A, units)
+    ascent.set_units(units)
+    recorder = Recorder(target, lambda step: None)
+    figures: list[tuple[int, Value]] = []
+    n = len(problem.X)
+    for first in range(seen, n, batch_size):
+        rows = np.arange(first, min(first + batch_size, n))
+        found = target.evaluate(problem, theta, rows=rows, share=len(rows) / n)
+        recorder.evaluations += 1
+        figures.append((len(rows), found))
+        if not recorder.steps:
+            recorder.keep(summary(recorder, theta, figures))
+        theta = ascent.move(theta, found.gradient, 1 / np.sqrt(1 + ascent.count / _STEADY))
+    recorder.keep(summary(recorder, theta, figures))
+    return recorder.outcome(True, "all rows were seen"), ascent
