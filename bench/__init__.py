@@ -1,4 +1,4 @@
-"""Benchmarks: side by side with the peers (`versus`) and over the commits (`benchmarks`)."""
+"""Benchmarks: side by side with the peers (`versus`), over the commits, and the papers' own."""
 
 from bench._setup import use_cache_of_these_sources
 

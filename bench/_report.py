@@ -7,7 +7,7 @@ import importlib.metadata
 import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ _HEADINGS = (
     "compile s",
     "note",
 )
-_ALWAYS = {"case", "sizes", "peer s", "our s", "ratio", "note"}
+_TEXT = {"case", "sizes", "note"}
+_ALWAYS = _TEXT | {"peer s", "our s", "ratio"}
 _LEGEND = {
     "ratio": "peer seconds / our seconds, each the best of several runs that take turns.",
     "peak": "memory above the data, each in a process of its own.",
@@ -82,18 +83,18 @@ class Row:
         return [
             self.case,
             self.sizes,
-            _shown(self.peer_seconds, "{:.3g}"),
-            _shown(self.our_seconds, "{:.3g}"),
-            _shown(self.ratio, "{:.1f}"),
+            shown(self.peer_seconds, "{:.3g}"),
+            shown(self.our_seconds, "{:.3g}"),
+            shown(self.ratio, "{:.1f}"),
             _memory(self.peer_peak) + computed,
             _memory(self.our_peak),
-            _shown(self.peer_error, "{:.1e}"),
-            _shown(self.our_error, "{:.1e}"),
-            _shown(self.error_bound, "{:.1e}"),
-            _shown(self.objective_difference, "{:.1e}"),
-            _shown(self.gradient_difference, "{:.1e}"),
-            _shown(self.pairs_per_second, "{:.2e}"),
-            _shown(self.compile_seconds, "{:.2g}"),
+            shown(self.peer_error, "{:.1e}"),
+            shown(self.our_error, "{:.1e}"),
+            shown(self.error_bound, "{:.1e}"),
+            shown(self.objective_difference, "{:.1e}"),
+            shown(self.gradient_difference, "{:.1e}"),
+            shown(self.pairs_per_second, "{:.2e}"),
+            shown(self.compile_seconds, "{:.2g}"),
             self.note,
         ]
 
@@ -103,21 +104,33 @@ def table(rows: list[Row]) -> str:
 
     Columns that nobody filled are left out.
     """
-    columns = [
-        column
-        for column in zip(_HEADINGS, *(row.cells() for row in rows), strict=True)
-        if column[0] in _ALWAYS or any(cell != "-" for cell in column[1:])
-    ]
-    widths = [max(map(len, column)) for column in columns]
-    headings = [column[0] for column in columns]
-    lines = zip(*columns, strict=True)
-    text = "\n".join(_aligned(line, widths, headings).rstrip() for line in lines)
-    shown = [
+    lines = without_empty_columns([_HEADINGS, *(row.cells() for row in rows)], _ALWAYS)
+    legend = [
         f"{word}: {meaning}"
         for word, meaning in _LEGEND.items()
-        if any(word in heading for heading in headings)
+        if any(word in heading for heading in lines[0])
     ]
-    return "\n".join([_machine(), "", text, "", *shown])
+    return "\n".join([machine(), "", aligned(lines, left=_TEXT), "", *legend])
+
+
+def without_empty_columns(
+    lines: Sequence[Sequence[str]], always: Collection[str] = ()
+) -> list[tuple[str, ...]]:
+    """Return the lines, headings first, without columns of dashes that are not in `always`."""
+    columns = [
+        column
+        for column in zip(*lines, strict=True)
+        if column[0] in always or any(cell != "-" for cell in column[1:])
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def aligned(lines: Sequence[Sequence[str]], left: Collection[str]) -> str:
+    """Return the lines, headings first: columns headed as in `left` to the left, others right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    signs = ["<" if heading in left else ">" for heading in lines[0]]
+    pattern = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
+    return "\n".join(pattern.format(*line).rstrip() for line in lines)
 
 
 def as_json(method: str, quick: bool, rows: list[Row]) -> dict[str, Any]:
@@ -165,28 +178,20 @@ def versions() -> dict[str, str]:
     return {"fastmetric": __version__, "python": platform.python_version()} | found
 
 
-def _machine() -> str:
+def machine() -> str:
     """Return processor, cores and versions on one line."""
     found = ", ".join(f"{name} {version}" for name, version in versions().items())
     return f"{_cpu_model()}, {joblib.cpu_count()} cores; {found}"
 
 
-def _aligned(cells: Sequence[str], widths: list[int], headings: list[str]) -> str:
-    """Return one line: text to the left, numbers to the right."""
-    return "  ".join(
-        cell.ljust(width) if heading in ("case", "sizes", "note") else cell.rjust(width)
-        for heading, cell, width in zip(headings, cells, widths, strict=True)
-    )
-
-
-def _shown(value: float | None, pattern: str) -> str:
+def shown(value: float | None, pattern: str) -> str:
     """Return a number as text; a dash where there is none."""
     return "-" if value is None else pattern.format(value)
 
 
 def _memory(size: int | None) -> str:
     """Return a number of bytes as megabytes."""
-    return _shown(None if size is None else size / 1e6, "{:,.1f} MB")
+    return shown(None if size is None else size / 1e6, "{:,.1f} MB")
 
 
 def _cpu_model() -> str:

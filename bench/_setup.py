@@ -65,6 +65,15 @@ class Problem(NamedTuple):
     y: np.ndarray
 
 
+class Split(NamedTuple):
+    """Rows to learn from, X (n, D) and y (n,), and rows to judge by."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+
 class _Source(NamedTuple):
     """Where a data set is on OpenML, and how many of its first rows are for training."""
 
@@ -76,6 +85,9 @@ _OPENML = {
     "usps": _Source(41082, 7291),
     "mnist": _Source(554, 60_000),
     "covertype": _Source(1596, None),
+    "balance-scale": _Source(11, None),
+    "ionosphere": _Source(59, None),
+    "pima": _Source(37, None),
 }
 
 
@@ -91,22 +103,37 @@ def random_normal(n: int, D: int, d: int, seed: int = 0) -> Problem:
 
 
 def training_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return X (n, D), float64, and y (n,) of the training rows of "usps" or "mnist".
+    """Return X (n, D), float64, and y (n,) of the training rows of "usps" or "mnist"."""
+    arrays = _arrays(name)
+    train = arrays["train"]
+    return arrays["X"][train].astype(np.float64), arrays["y"][train]
 
-    From the folder FASTMETRIC_DATA if it has them, else from OpenML.
+
+def customary_split(name: str) -> Split:
+    """Return the published training and test rows of "usps" or "mnist", float32."""
+    arrays = _arrays(name)
+    X, y, train, test = arrays["X"], arrays["y"], arrays["train"], arrays["test"]
+    return Split(X[train].astype(np.float32), y[train], X[test].astype(np.float32), y[test])
+
+
+def all_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (n, D), float64, and y (n,) of a set without a customary split.
+
+    "iris" and "wine" come with scikit-learn.
     """
-    if (path := _stored(name)) is None:
-        return _from_openml(name)
-    with np.load(path, allow_pickle=False) as arrays:
-        train = arrays["train"]
-        return arrays["X"][train].astype(np.float64), arrays["y"][train]
+    if name in ("iris", "wine"):
+        from sklearn import datasets
+
+        return getattr(datasets, f"load_{name}")(return_X_y=True)
+    arrays = _arrays(name)
+    return arrays["X"].astype(np.float64), arrays["y"]
 
 
 def covertype(n: int, columns: int, standardised: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Return X (n, columns), float64, and y (n,): random rows and the first columns of covertype.
 
     The first ten columns are the quantitative ones. They are standardised over all rows, so that
-    fewer rows are a part of more. The rows come from where those of `training_rows` do.
+    fewer rows are a part of more.
     """
     X, y = _whole_covertype()
     X, chosen = X[:, :columns].astype(np.float64), np.random.default_rng(0).permutation(len(X))[:n]
@@ -118,12 +145,19 @@ def covertype(n: int, columns: int, standardised: bool = True) -> tuple[np.ndarr
 @functools.cache  # many cases begin with it
 def _whole_covertype() -> tuple[np.ndarray, np.ndarray]:
     """Return the ten quantitative columns of all rows, and the classes."""
-    if (path := _stored("covertype")) is None:
-        X, y = _from_openml("covertype")
-    else:
-        with np.load(path, allow_pickle=False) as arrays:
-            X, y = arrays["X"], arrays["y"]
-    return X[:, :10].copy(), y
+    arrays = _arrays("covertype")
+    return arrays["X"][:, :10].copy(), arrays["y"]
+
+
+def _arrays(name: str) -> dict[str, np.ndarray]:
+    """Return "X", "y" and, of a split set, the rows "train" and "test".
+
+    From the folder FASTMETRIC_DATA if it has them, else from OpenML.
+    """
+    if (path := _stored(name)) is None:
+        return _from_openml(name)
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def _stored(name: str) -> Path | None:
@@ -133,8 +167,8 @@ def _stored(name: str) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def _from_openml(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the training rows as OpenML has them, kept on disk by scikit-learn."""
+def _from_openml(name: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a data set as OpenML has it, kept on disk by scikit-learn."""
     from sklearn.datasets import fetch_openml
 
     source = _OPENML[name]
@@ -146,8 +180,10 @@ def _from_openml(name: str) -> tuple[np.ndarray, np.ndarray]:
             f"no {name}.npz in the folder named by FASTMETRIC_DATA, and OpenML did not answer "
             f"({error})"
         ) from error
-    y = np.unique(y, return_inverse=True)[1]
-    return X[: source.n_train].astype(np.float64), y[: source.n_train]
+    arrays = {"X": X, "y": np.unique(y, return_inverse=True)[1]}
+    if source.n_train is not None:
+        arrays["train"], arrays["test"] = np.split(np.arange(len(X)), [source.n_train])
+    return arrays
 
 
 # Time
