@@ -44,6 +44,8 @@ class _ClassGroups(NamedTuple):
 class Forest:
     """The trees of all classes over projected rows Z (n, d), sorted by class."""
 
+    name = "trees"
+
     def __init__(
         self,
         Z: np.ndarray,

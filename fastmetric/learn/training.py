@@ -91,7 +91,10 @@ class Trainer:
             least = max(float(A[-1] @ A[-1]), np.finfo(float).tiny)
             alpha[-1] += 0.01 * len(self.problem.X) / least
             for _ in range(_RAISES):
-                A = self._run(A, alpha, _ITERATIONS, lambda step: None).last.A
+                outcome = self._run(A, alpha, _ITERATIONS, lambda step: None)
+                if outcome.interrupted:
+                    raise KeyboardInterrupt
+                A = outcome.last.A
                 norms = np.linalg.norm(A, axis=1)
                 if norms[-1] <= _SMALL * norms.max():
                     break
@@ -144,11 +147,17 @@ class Trainer:
         """Return some rows against each other; batches are made anew for every sweep."""
         labels, settings = self.problem.labels, self.settings
         if not self._waiting:
-            Z = self.problem.unsorted_projection(target.split(theta)[0])
-            batches = make_batches(settings.batches, Z, settings.batch_size, self.rng)
+            A = target.split(theta)[0]
+            batches = make_batches(
+                settings.batches,
+                len(labels),
+                partial(self.problem.unsorted_projection, A),
+                settings.batch_size,
+                self.rng,
+            )
             # A batch of one class has nothing to teach.
             mixed = [rows for rows in batches if np.ptp(labels[rows])]
-            self._waiting = mixed or random_batches(len(Z), settings.batch_size, self.rng)
+            self._waiting = mixed or random_batches(len(labels), settings.batch_size, self.rng)
         rows = self._waiting.pop()
         share = len(rows) / len(labels)
         part = self.problem.restricted(rows)
