@@ -153,8 +153,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         The relative error that trees may make in a class sum of Gaussians; see `error_bound_`.
     solver : {"auto", "lbfgs", "stochastic", "minibatch"}, default="auto"
         "lbfgs": L-BFGS on all rows. "stochastic": steps by a batch of rows against all points.
-        "minibatch": steps by a batch of rows against each other, the cheapest. "auto": "lbfgs" up
-        to 20,000 rows, then "stochastic".
+        "minibatch": steps by a batch of rows against each other, the fastest. "auto": "lbfgs" up
+        to 20,000 rows, then "minibatch", or "stochastic" if there are more than 50 classes.
     batch_size : int or "auto", default="auto"
         Rows in a batch. "auto": for "stochastic" 30 million pairs, 50 to 500 rows; for "minibatch"
         1,000 rows; at most a quarter of all.
@@ -323,7 +323,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             mixture = self._mixture(len(classes))
             rng = check_random_state(self.random_state)
             learnt, kept = self._learning_rows(y, rng)
-            solver = training.choose_solver(self.solver, len(learnt))
+            solver = training.choose_solver(self.solver, len(learnt), len(classes))
             d, init = self._check_start(
                 X.shape[1], len(learnt), len(classes), annealing=self.annealing
             )

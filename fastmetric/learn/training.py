@@ -21,7 +21,8 @@ _LBFGS_TO = 20_000  # rows, for "auto"
 
 # A stochastic step looks at about so many pairs, by so many rows at most.
 _PAIRS, _MOST_ROWS, _FEWEST_ROWS = 3e7, 500, 50
-_MINIBATCH = 1000  # rows
+# A mini-batch, and what it should have of a class: rows alone in theirs teach nothing.
+_MINIBATCH, _PER_CLASS = 1000, 20
 _STEPS = {"stochastic": 10, "minibatch": 20}  # in an iteration
 
 BETA_START = 0.5  # the share of the background, where it is learnt
@@ -44,11 +45,13 @@ class Settings(NamedTuple):
     verbose: bool = False
 
 
-def choose_solver(name: str, n: int) -> str:
-    """Return what "auto" stands for with n rows; other names unchanged."""
+def choose_solver(name: str, n: int, n_classes: int) -> str:
+    """Return what "auto" stands for with n rows of so many classes; other names unchanged."""
     if name != "auto":
         return name
-    return "lbfgs" if n <= _LBFGS_TO else "stochastic"
+    if n <= _LBFGS_TO:
+        return "lbfgs"
+    return "minibatch" if n_classes * _PER_CLASS <= _MINIBATCH else "stochastic"
 
 
 def choose_batch_size(size: int | str, solver: str, n: int) -> int:
