@@ -91,7 +91,10 @@ class Trainer:
             least = max(float(A[-1] @ A[-1]), np.finfo(float).tiny)
             alpha[-1] += 0.01 * len(self.problem.X) / least
             for _ in range(_RAISES):
-                A = self._run(A, alpha, _ITERATIONS, lambda step: None).last.A
+                outcome = self._run(A, alpha, _ITERATIONS, lambda step: None)
+                if outcome.interrupted:  # there is no map of d rows yet
+                    raise KeyboardInterrupt
+                A = outcome.last.A
                 norms = np.linalg.norm(A, axis=1)
                 if norms[-1] <= _SMALL * norms.max():
                     break
