@@ -333,7 +333,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             best = outcome.last if validation is None else validation.best(outcome)
             self._store(best, outcome, problem, rng)
             if validation is not None:
-                self.history_["validation"] = np.array(validation.scores)
+                self.history_["validation"] = validation.history(outcome)
             self._remember(X, y, classes, mixture.sharing(best.beta, len(classes)))
             self._ascent = None
         if outcome.interrupted:
@@ -508,6 +508,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         kept = rows[:0]
         if self.early_stopping:
             rows, kept = held_out(rows, y, self.validation_fraction, rng)
+            if not len(kept):
+                raise ValueError(
+                    "early_stopping holds out rows, but every class has one row only. Set it to "
+                    "False, or give more rows."
+                )
         if len(np.unique(y[rows])) < 2:
             raise ValueError(
                 f"The {len(rows)} rows to learn from are of one class only; at least two classes "
@@ -586,13 +591,14 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             print("[NCA] iteration   objective    gradient   seconds", flush=True)
 
         def on_step(step: Step) -> None:
+            over = validation is not None and validation.is_over(step)
             if self.verbose:
                 figures = f"{step.value:11.6f} {step.gradient_norm:11.3e} {step.seconds:9.2f}"
                 print(f"[NCA] {step.n_iter:9d} {figures}", flush=True)
             if self.callback is not None:
                 with engine.ctrl_c_at_once():
                     self.callback(step.A.flatten(), step.n_iter)
-            if validation is not None and validation.is_over(step):
+            if over:
                 raise StopIteration
 
         trainer = training.Trainer(problem, settings, rng, on_step)
