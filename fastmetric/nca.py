@@ -492,8 +492,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
 
     def _mixture(self, n_classes: int) -> Mixture:
         """Return how the densities of so many classes are made up."""
-        present = self.background is not False
-        given = not isinstance(self.background, bool | str)
+        flag = isinstance(self.background, bool | np.bool_)
+        present = bool(self.background) if flag else True
+        given = not flag and not isinstance(self.background, str)
         beta = np.full(n_classes, float(self.background)) if given else None
         return Mixture(self.kernel, _validate.priors(self.priors, n_classes), present, beta)
 
