@@ -375,8 +375,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 X, y = np.concatenate([self._X, X]), np.concatenate([self._y, y])
             seen = 0 if first else len(self._X)
             mixture = self._mixture(len(classes))
-            if not first and self.background_ is not None:
-                mixture = mixture._replace(beta=self.background_)
+            if not first and isinstance(self.background, str):
+                mixture = mixture._replace(beta=self._beta)  # what a fit has learnt, if any
             present = np.unique(y)
             if len(present) < 2:
                 raise ValueError(
@@ -642,6 +642,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         sizes = np.bincount(y, minlength=len(classes))
         self._offsets = np.concatenate([[0], np.cumsum(sizes)])
         self._center, self._priors = column_means(X, self.n_jobs), mixture.priors
+        self._beta = mixture.beta
         self.background_ = mixture.shares(sizes) if mixture.background else None
         self._reference = project(X, self._center, self.components_, self.n_jobs)[order]
 
