@@ -217,13 +217,17 @@ def priors(value: Any, n_classes: int) -> np.ndarray | None:
     if isinstance(value, str):
         choice("priors", value, ("equal",))
         return np.full(n_classes, 1 / n_classes)
-    given = check_array(value, dtype=np.float64, ensure_2d=False, input_name="priors")
-    if given.shape != (n_classes,) or not (given > 0).all() or not np.isfinite(given.sum()):
+    given = np.empty(0)  # a number is none of them
+    if np.ndim(value):
+        given = check_array(value, dtype=np.float64, ensure_2d=False, input_name="priors")
+    with np.errstate(over="ignore"):
+        total = given.sum()
+    if given.shape != (n_classes,) or not (given > 0).all() or not np.isfinite(total):
         raise ValueError(
             f"priors should be {n_classes} positive numbers, one for each class in sorted order; "
             f"got {value!r}."
         )
-    return given / given.sum()
+    return given / total
 
 
 def shares(name: str, value: Any, n_classes: int) -> np.ndarray | None:

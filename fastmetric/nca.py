@@ -339,7 +339,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             if solver != "lbfgs":
                 self._judge(best, problem, rng)
             if validation is not None:
-                self.history_["validation"] = np.array(validation.scores)
+                self.history_["validation"] = validation.history(outcome)
             self._remember(X, y, classes, mixture.sharing(best.beta, len(classes)))
             self._ascent, self._learnt_share = None, best.beta
         if outcome.interrupted:
@@ -500,8 +500,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
 
     def _mixture(self, n_classes: int) -> Mixture:
         """Return how the densities of so many classes are made up."""
-        present = self.background is not False
-        given = not isinstance(self.background, bool | str)
+        flag = isinstance(self.background, bool | np.bool_)
+        present = bool(self.background) if flag else True
+        given = not flag and not isinstance(self.background, str)
         beta = np.full(n_classes, float(self.background)) if given else None
         return Mixture(self.kernel, _validate.priors(self.priors, n_classes), present, beta)
 
@@ -516,6 +517,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         kept = rows[:0]
         if self.early_stopping:
             rows, kept = held_out(rows, y, self.validation_fraction, rng)
+            if not len(kept):
+                raise ValueError(
+                    "early_stopping holds out rows, but every class has one row only. Set it to "
+                    "False, or give more rows."
+                )
         if len(np.unique(y[rows])) < 2:
             raise ValueError(
                 f"The {len(rows)} rows to learn from are of one class only; at least two classes "
@@ -602,10 +608,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             print("[NCA] iteration   objective    gradient   seconds  over", flush=True)
 
         def on_step(step: Step) -> None:
+            over = validation is not None and validation.is_over(step)
             if self.verbose:
                 figures = f"{step.value:11.6f} {step.gradient_norm:11.3e} {step.seconds:9.2f}"
                 print(f"[NCA] {step.n_iter:9d} {figures}  {step.way}", flush=True)
-            over = validation is not None and validation.is_over(step)
             if self.callback is not None:
                 with engine.ctrl_c_at_once():
                     self.callback(step.A.flatten(), step.n_iter)

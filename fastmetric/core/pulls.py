@@ -1,10 +1,11 @@
 """The pair scatter [CCK-6] of a group of rows over trees: the gradient of the sums.
 
 The path is that of `core.sums`, and a node is scattered in the way it was summed: pair by
-pair, or by its series (the centroid is one of degree 1); a constant pulls nothing. What a
-group gives to a node is gathered as the adjoint of the node's coefficients, handed down the
-tree in the end, and turned into pulls at the points of the leaves. So the result is the
-derivative of the sums as they were approximated, constants aside.
+pair, or by its series (the centroid is one of degree 1). A constant pulls as the centroid, or
+nothing if it is as good as nothing. What a group gives to a node is gathered as the adjoint of
+the node's coefficients, handed down the tree in the end, and turned into pulls at the points of
+the leaves. So the result is the derivative of the sums as they were approximated, constants
+aside.
 """
 
 from __future__ import annotations

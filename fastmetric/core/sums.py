@@ -146,8 +146,8 @@ def sum_group(group, ref, rule, roots, visits):
     """Sum a group over the trees of `roots`; return the error that each of its sums may have.
 
     Returns the number of nodes that were not opened, too, and writes what was done into
-    `visits` (m, 2) if it is not empty: the node, and 0 (pair by pair), -1 (a constant) or the
-    degree of a series.
+    `visits` (m, 2) if it is not empty: the node, and 0 (pair by pair), -1 (a constant that
+    is as good as nothing) or the degree of a series.
     """
     tree, nodes, visited = ref.tree, ref.nodes, 0
     stack, height = _first_stack(group, tree, roots)
@@ -175,7 +175,9 @@ def sum_group(group, ref, rule, roots, visits):
             )
             error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
             if error <= allowed:
-                how, degree = _CONSTANT, -1
+                # A constant has no slope. Where the node could not have been left out as well, the
+                # slope is the centroid's: a sum may be flat over a node of one place, or nearly so.
+                how, degree = _CONSTANT, -1 if weight * k_lo <= 4 * allowed else 1
                 for i in range(group.totals.size):
                     group.totals[i] += 0.5 * weight * (k_lo + k_hi)
             else:

@@ -9,7 +9,8 @@ the strengths q_ic,
     M_c = sum_i q_ic v vᵀ - (sum_i q_ic) T_c⁻¹,   r_c = sum_i q_ic v_ic.
 
 A class whose covariance is singular (as few rows as dimensions, a constant direction) takes
-that of all rows instead, made regular by a millionth of the kernel's width squared.
+that of all rows instead, made regular by a millionth of the kernel's width squared. What varies
+by rounding alone does not vary.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Background:
         total = (np.tensordot(sizes, covariances, 1) + between) / len(Z)
         d = Z.shape[1]
         eigenvalues = np.linalg.eigvalsh(covariances)
-        self.singular = (sizes <= d) | (
-            eigenvalues[:, 0] <= _SINGULAR[Z.dtype] * np.maximum(eigenvalues[:, -1], 0)
-        )
+        noise = 8 * np.finfo(Z.dtype).eps * float(np.abs(Z).max())
+        least = np.maximum(_SINGULAR[Z.dtype] * eigenvalues[:, -1], noise**2)
+        self.singular = (sizes <= d) | (eigenvalues[:, 0] <= least)
         covariances[self.singular] = total + _REGULAR * np.eye(d)
         self.inverses = np.linalg.inv(covariances)
         log_dets = np.linalg.slogdet(covariances)[1]

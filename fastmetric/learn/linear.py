@@ -46,9 +46,11 @@ def column_deviations(X: np.ndarray, center: np.ndarray, n_jobs: int | None = No
 
     def task(rows: slice) -> np.ndarray:
         centred = np.subtract(X[rows], center, dtype=np.float64)
-        return np.einsum("ij,ij->j", centred, centred)
+        return np.stack([centred.sum(axis=0), np.einsum("ij,ij->j", centred, centred)])
 
-    deviations = np.sqrt(_sum_of_blocks(task, X, n_jobs) / len(X))
+    # The centre is rounded, the more the more rows there are: what is left of it is taken off.
+    offsets, squares = _sum_of_blocks(task, X, n_jobs) / len(X)
+    deviations = np.sqrt(np.maximum(squares - offsets**2, 0))
     deviations[deviations <= 8 * np.finfo(X.dtype).eps * np.abs(center)] = 0
     return deviations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from fastmetric.learn.ascent import Ascent, summary
@@ -23,13 +25,13 @@ def learn(
 ) -> tuple[Outcome, Ascent]:
     """Take one pass of steps over the rows from `seen` on, from the map A (d, D).
 
-    `ascent` is the memory of earlier passes; it is returned, brought up to date. A share of
+    `ascent` is the memory of earlier passes; a copy is returned, brought up to date. A share of
     background stays what it is.
     """
     target = Target(A.shape, np.full(len(A), alpha), learns_beta=False)
     theta, units = A.flatten(), column_deviations(problem.X, problem.center, problem.n_jobs)
-    if ascent is None:
-        ascent = Ascent(A, units)
+    # A copy: a pass that is interrupted leaves no trace.
+    ascent = Ascent(A, units) if ascent is None else copy(ascent)
     ascent.set_units(units)
     recorder = Recorder(target, lambda step: None)
     figures: list[tuple[int, Value]] = []

@@ -13,6 +13,8 @@ from scipy.special import expit, logit
 
 from fastmetric.learn.objective import Evaluation, Objective
 
+_LEAST_SHARE = 1e-12  # of the background and of the kernels: a line search may go any distance
+
 
 class Value(NamedTuple):
     """The penalised value, its gradient in the parameters, and the evaluation behind them."""
@@ -36,7 +38,9 @@ class Target:
     def split(self, theta: np.ndarray) -> tuple[np.ndarray, float | None]:
         """Return the map (d, D) and the share of the background, None if it is not learnt."""
         size = self.shape[0] * self.shape[1]
-        beta = float(expit(theta[size])) if self.learns_beta else None
+        beta = None
+        if self.learns_beta:
+            beta = float(np.clip(expit(theta[size]), _LEAST_SHARE, 1 - _LEAST_SHARE))
         return theta[:size].reshape(self.shape).copy(), beta
 
     def evaluate(

@@ -64,6 +64,12 @@ class Validation:
         self.judge(step.A, step.beta)
         return len(self.scores) - int(np.argmax(self.scores)) > _PATIENCE
 
+    def history(self, outcome: Outcome) -> np.ndarray:
+        """Return the scores of all steps; NaN for a last one that Ctrl-C left without."""
+        scores = np.full(len(outcome.steps), np.nan)
+        scores[: len(self.scores)] = self.scores
+        return scores
+
     def best(self, outcome: Outcome) -> Step:
         """Return the step of the largest score."""
-        return outcome.steps[int(np.argmax(self.scores[: len(outcome.steps)]))]
+        return outcome.steps[int(np.argmax(self.scores))]
