@@ -393,7 +393,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             if first:
                 d, init = self._check_start(X.shape[1], len(X), len(present), annealing=False)
                 rng = check_random_state(self.random_state)
-                A = self._start(init, d, problem, rng, in_batches=True)
+                # Not widened as for a fit in batches: there may be few steps to grow again in.
+                A = self._start(init, d, problem, rng, in_batches=False)
                 self._learnt_share = None
             else:
                 A = self.components_.astype(np.float64)

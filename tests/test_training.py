@@ -49,10 +49,15 @@ def _points(draw):
     return Z, draw(st.integers(2, 120))
 
 
+def _batches(name, Z, size, seed):
+    """Return the batches of a sweep over projected points."""
+    return batches.make_batches(name, len(Z), lambda: Z, size, np.random.RandomState(seed))
+
+
 @pytest.mark.parametrize("name", batches.NAMES)
 @given(_points(), st.integers(0, 1000))
 def test_a_sweep_has_every_row_once(name, points, seed):
-    split = batches.make_batches(name, *points, np.random.RandomState(seed))
+    split = _batches(name, *points, seed)
     assert np.array_equal(np.sort(np.concatenate(split)), np.arange(len(points[0])))
     assert all(len(rows) for rows in split)
 
@@ -61,9 +66,8 @@ def test_a_sweep_has_every_row_once(name, points, seed):
 def test_batches_have_the_size_asked_for(points, seed):
     Z, size = points
     sizes = {
-        name: np.array([len(rows) for rows in batches.make_batches(name, Z, size, rng)])
+        name: np.array([len(rows) for rows in _batches(name, Z, size, seed)])
         for name in batches.NAMES
-        for rng in [np.random.RandomState(seed)]
     }
     assert np.ptp(sizes["random"]) <= 1
     # round(n / size) batches: one more or less than n / size by a half at most.
@@ -76,7 +80,7 @@ def test_batches_have_the_size_asked_for(points, seed):
 def test_a_large_cluster_is_cut():
     Z = np.zeros((1000, 2))
     Z[:3] = 1e6 * np.arange(1, 4)[:, None]
-    split = batches.make_batches("farthest", Z, 20, np.random.RandomState(0))
+    split = _batches("farthest", Z, 20, 0)
     assert max(len(rows) for rows in split) <= 120
     assert min(len(rows) for rows in split) == 1
 
@@ -86,7 +90,7 @@ def test_clusters_are_neighbours(name):
     rng = np.random.default_rng(0)
     Z = np.repeat([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0], [50.0, 50.0]], 64, axis=0)
     Z += rng.standard_normal(Z.shape)
-    split = batches.make_batches(name, Z, 64, np.random.RandomState(0))
+    split = _batches(name, Z, 64, 0)
     within = sum(np.var(Z[rows], axis=0).sum() * len(rows) for rows in split) / len(Z)
     assert within < np.var(Z, axis=0).sum() / 2
 
@@ -94,14 +98,14 @@ def test_clusters_are_neighbours(name):
 @pytest.mark.parametrize("name", batches.NAMES)
 def test_batches_follow_the_random_state(name):
     Z = np.random.default_rng(0).standard_normal((200, 2))
-    splits = [batches.make_batches(name, Z, 30, np.random.RandomState(seed)) for seed in (0, 0, 1)]
+    splits = [_batches(name, Z, 30, seed) for seed in (0, 0, 1)]
     assert all(np.array_equal(a, b) for a, b in zip(*splits[:2], strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(splits[0], splits[2], strict=False))
 
 
 @pytest.mark.parametrize("name", batches.NAMES)
 def test_equal_points_are_split_like_any_others(name):
-    split = batches.make_batches(name, np.full((100, 2), 0.1), 10, np.random.RandomState(0))
+    split = _batches(name, np.full((100, 2), 0.1), 10, 0)
     assert np.array_equal(np.sort(np.concatenate(split)), np.arange(100))
     assert max(len(rows) for rows in split) <= 60
 
@@ -113,10 +117,11 @@ def test_automatic_batches_are_at_most_all_rows(n):
         assert min(50, n) <= size <= min(most, max(50, n // 4), n)
 
 
-def test_solver_auto_goes_by_the_number_of_rows():
-    assert training.choose_solver("auto", 20_000) == "lbfgs"
-    assert training.choose_solver("auto", 20_001) == "stochastic"
-    assert training.choose_solver("minibatch", 10) == "minibatch"
+def test_solver_auto_goes_by_the_numbers_of_rows_and_classes():
+    assert training.choose_solver("auto", 20_000, 3) == "lbfgs"
+    assert training.choose_solver("auto", 20_001, 50) == "minibatch"
+    assert training.choose_solver("auto", 20_001, 51) == "stochastic"
+    assert training.choose_solver("minibatch", 10, 2) == "minibatch"
 
 
 # The step rule
