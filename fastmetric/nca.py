@@ -153,10 +153,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         The relative error that trees may make in a class sum of Gaussians; see `error_bound_`.
     solver : {"auto", "lbfgs", "stochastic", "minibatch"}, default="auto"
         "lbfgs": L-BFGS on all rows. "stochastic": steps by a batch of rows against all points.
-        "minibatch": steps by a batch of rows against each other, the cheapest. "auto": "lbfgs" up
-        to 20,000 rows, then "stochastic".
+        "minibatch": steps by a batch of rows against each other, the fastest. "auto": "lbfgs" up
+        to 20,000 rows, then "minibatch", or "stochastic" if there are more than 50 classes.
     batch_size : int or "auto", default="auto"
-        Rows in a batch. "auto": for "stochastic" 15 million pairs, 50 to 500 rows; for "minibatch"
+        Rows in a batch. "auto": for "stochastic" 30 million pairs, 50 to 500 rows; for "minibatch"
         1,000 rows; at most a quarter of all.
     batches : {"random", "farthest", "projection"}, default="random"
         How "minibatch" splits the rows, anew for each sweep: at random, or into clusters of the
@@ -323,19 +323,25 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             mixture = self._mixture(len(classes))
             rng = check_random_state(self.random_state)
             learnt, kept = self._learning_rows(y, rng)
-            d, init = self._check_start(X.shape[1], len(learnt), len(classes))
+            solver = training.choose_solver(self.solver, len(learnt), len(classes))
+            d, init = self._check_start(
+                X.shape[1], len(learnt), len(classes), annealing=self.annealing
+            )
             problem = self._problem(X, y, learnt, mixture)
+            start = self._start(init, d, problem, rng, in_batches=solver != "lbfgs")
             validation = None
             if self.early_stopping:
                 numbers = np.searchsorted(np.unique(y[learnt]), y[kept])
                 validation = Validation(problem, X[kept], numbers)
-            outcome = self._maximise(problem, self._start(init, d, problem, rng), validation, rng)
+            outcome = self._maximise(problem, solver, start, validation, rng)
             best = outcome.last if validation is None else validation.best(outcome)
-            self._store(best, outcome, problem, rng)
+            self._set_map(best, outcome, X.dtype)
+            if solver != "lbfgs":
+                self._judge(best, problem, rng)
             if validation is not None:
                 self.history_["validation"] = validation.history(outcome)
             self._remember(X, y, classes, mixture.sharing(best.beta, len(classes)))
-            self._ascent = None
+            self._ascent, self._learnt_share = None, best.beta
         if outcome.interrupted:
             raise KeyboardInterrupt
         if not outcome.converged:
@@ -375,8 +381,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 X, y = np.concatenate([self._X, X]), np.concatenate([self._y, y])
             seen = 0 if first else len(self._X)
             mixture = self._mixture(len(classes))
-            if not first and isinstance(self.background, str):
-                mixture = mixture._replace(beta=self._beta)  # what a fit has learnt, if any
+            if not first:
+                mixture = mixture.sharing(self._learnt_share, len(classes))
             present = np.unique(y)
             if len(present) < 2:
                 raise ValueError(
@@ -385,8 +391,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 )
             problem = self._problem(X, y, np.arange(len(X)), mixture)
             if first:
-                d, init = self._check_start(X.shape[1], len(X), len(present))
-                A = self._start(init, d, problem, check_random_state(self.random_state))
+                d, init = self._check_start(X.shape[1], len(X), len(present), annealing=False)
+                rng = check_random_state(self.random_state)
+                A = self._start(init, d, problem, rng, in_batches=True)
+                self._learnt_share = None
             else:
                 A = self.components_.astype(np.float64)
             size = training.choose_batch_size(self.batch_size, "stochastic", len(X))
@@ -531,8 +539,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         mixture = mixture.of_classes(present)
         return Objective(X, y, self.n_jobs, mixture=mixture, method=self.method, rtol=self.rtol)
 
-    def _check_start(self, n_features: int, n: int, n_classes: int) -> tuple[int, str | np.ndarray]:
-        """Return the projected dimension, and the start: a name other than "auto", or an array."""
+    def _check_start(
+        self, n_features: int, n: int, n_classes: int, *, annealing: bool
+    ) -> tuple[int, str | np.ndarray]:
+        """Return the dimension to start with, and the start: a name but "auto", or an array."""
         d = n_features
         if self.n_components is not None:
             d = _validate.integer("n_components", self.n_components, 1, n_features)
@@ -540,38 +550,44 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             given, name = self.components_, "components_ (warm_start)"
         elif isinstance(self.init, str):
             init = _validate.choice("init", self.init, starts.NAMES)
-            rows = training.annealing_rows(d, n_features) if self.annealing else d
-            return d, starts.resolve(init, rows, n_features, n, n_classes)
+            d = training.annealing_rows(d, n_features) if annealing else d
+            return d, starts.resolve(init, d, n_features, n, n_classes)
         else:
             given, name = self.init, "init"
         A = _validate.transformation(given, n_features, name)
-        fits = len(A) >= d if self.annealing else len(A) == d
+        fits = len(A) >= d if annealing else len(A) == d
         if self.n_components is not None and not fits:
-            wanted = "At least one row per component" if self.annealing else "One row per component"
-            raise ValueError(f"{name} has {len(A)} rows; n_components is {d}. {wanted}, please.")
-        return (d if self.n_components is not None else len(A)), A
+            wanted = "at least one row" if annealing else "one row"
+            raise ValueError(
+                f"{name} has {len(A)} rows; n_components is {d}. Give {wanted} per component."
+            )
+        return len(A), A
 
     def _start(
-        self, init: str | np.ndarray, d: int, problem: Objective, rng: np.random.RandomState
+        self,
+        init: str | np.ndarray,
+        d: int,
+        problem: Objective,
+        rng: np.random.RandomState,
+        *,
+        in_batches: bool,
     ) -> np.ndarray:
-        """Return the map to start from; with annealing it may have more than d rows."""
+        """Return the map of d rows to start from."""
         if isinstance(init, str):
-            rows = training.annealing_rows(d, problem.X.shape[1]) if self.annealing else d
-            init = starts.start(init, rows, problem, rng)
-            solver = training.choose_solver(self.solver, len(problem.X))
-            init = starts.adapted(init, self.kernel, in_batches=solver != "lbfgs")
+            init = starts.start(init, d, problem, rng)
+            init = starts.adapted(init, self.kernel, in_batches)
         return starts.within_reach(init, problem) if self.kernel == "biweight" else init
 
     def _maximise(
         self,
         problem: Objective,
+        solver: str,
         start: np.ndarray,
         validation: Validation | None,
         rng: np.random.RandomState,
     ) -> Outcome:
         """Run the solver from `start`, with a line per iteration if verbose."""
         n, n_features = problem.X.shape
-        solver = training.choose_solver(self.solver, n)
         settings = training.Settings(
             solver,
             training.choose_batch_size(self.batch_size, solver, n),
@@ -589,13 +605,13 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 f"[NCA] {self.kernel}, {problem.method}, {solver}{by}: {n} rows, {n_features} "
                 f"features to {d}"
             )
-            print("[NCA] iteration   objective    gradient   seconds", flush=True)
+            print("[NCA] iteration   objective    gradient   seconds  over", flush=True)
 
         def on_step(step: Step) -> None:
-            over = validation is not None and validation.is_over(step)
             if self.verbose:
                 figures = f"{step.value:11.6f} {step.gradient_norm:11.3e} {step.seconds:9.2f}"
-                print(f"[NCA] {step.n_iter:9d} {figures}", flush=True)
+                print(f"[NCA] {step.n_iter:9d} {figures}  {step.way}", flush=True)
+            over = validation is not None and validation.is_over(step)
             if self.callback is not None:
                 with engine.ctrl_c_at_once():
                     self.callback(step.A.flatten(), step.n_iter)
@@ -609,17 +625,13 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             validation.judge(start, training.BETA_START if settings.learns_beta else None)
         return trainer.train(start)
 
-    def _store(
-        self, best: Step, outcome: Outcome, problem: Objective, rng: np.random.RandomState
-    ) -> None:
-        """Set the fitted attributes that the run decides."""
-        self._set_map(best, outcome, problem.X.dtype)
+    def _judge(self, best: Step, problem: Objective, rng: np.random.RandomState) -> None:
+        """Set the objective of a map that was learnt in batches."""
         n = len(problem.X)
-        if training.choose_solver(self.solver, n) != "lbfgs":
-            rows = None if n <= _WHOLE_TO else rng.permutation(n)[:_SOME]
-            found = problem.evaluate(best.A, rows, beta=best.beta)
-            self.objective_ = found.value / (n if rows is None else _SOME)
-            self.error_bound_ = found.error_bound / n if rows is None else 1.0
+        rows = None if n <= _WHOLE_TO else rng.permutation(n)[:_SOME]
+        found = problem.evaluate(best.A, rows, beta=best.beta)
+        self.objective_ = found.value / (n if rows is None else _SOME)
+        self.error_bound_ = found.error_bound / n if rows is None else 1.0
 
     def _set_map(self, best: Step, outcome: Outcome, dtype: np.dtype) -> None:
         """Set the map that a run found, and the figures of the run."""
@@ -642,7 +654,6 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         sizes = np.bincount(y, minlength=len(classes))
         self._offsets = np.concatenate([[0], np.cumsum(sizes)])
         self._center, self._priors = column_means(X, self.n_jobs), mixture.priors
-        self._beta = mixture.beta
         self.background_ = mixture.shares(sizes) if mixture.background else None
         self._reference = project(X, self._center, self.components_, self.n_jobs)[order]
 

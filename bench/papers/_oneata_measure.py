@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.neighbors import KNeighborsClassifier
@@ -39,6 +40,11 @@ def no_map(n_components: int, random_state: int) -> FunctionTransformer:
     return FunctionTransformer()
 
 
+def lda(n_components: int, random_state: int) -> LinearDiscriminantAnalysis:
+    """Return scikit-learn's discriminant analysis, which draws nothing."""
+    return LinearDiscriminantAnalysis(n_components=n_components)
+
+
 # Data
 
 
@@ -47,6 +53,16 @@ def random_splits(data: str, n: int) -> list[Split]:
     X, y = all_rows(data)
     rows = StratifiedShuffleSplit(n, test_size=0.3, random_state=0).split(X, y)
     return [_standardised(X, y, train, test) for train, test in rows]
+
+
+def one_split(data: str, n: int | None, *, standardised: bool = True) -> Split:
+    """Return n random rows of a set, None: all, split 80/20 at random."""
+    X, y = all_rows(data)
+    order = np.random.default_rng(0).permutation(len(X))[:n]
+    train, test = np.split(order, [round(0.8 * len(order))])
+    if standardised:
+        return _standardised(X, y, train, test)
+    return Split(X[train], y[train], X[test], y[test])
 
 
 def _standardised(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Split:

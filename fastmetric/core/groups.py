@@ -10,9 +10,12 @@ from fastmetric._jit import compiled, exact_order
 from fastmetric.core.exp import exp, exp64
 from fastmetric.core.expansion import Series, add_series, scratch_rows
 from fastmetric.core.kernels import (
+    BIWEIGHT,
     EPANECHNIKOV,
     EXPONENTIAL,
     GAUSSIAN,
+    LINEAR,
+    TOPHAT,
     exponent,
     has_tails,
     kernel_value,
@@ -189,6 +192,19 @@ def _apply_kernel(code, x, factor, shift):
     elif code == EXPONENTIAL:
         for j in range(x.size):
             x[j] = exp(lift - np.sqrt(scale * x[j]))
+    # A choice of many that stays inside the loop would keep it from being vectorised.
+    elif code == BIWEIGHT:
+        for j in range(x.size):
+            x[j] = kernel_value(BIWEIGHT, scale * x[j])
+    elif code == EPANECHNIKOV:
+        for j in range(x.size):
+            x[j] = kernel_value(EPANECHNIKOV, scale * x[j])
+    elif code == TOPHAT:
+        for j in range(x.size):
+            x[j] = kernel_value(TOPHAT, scale * x[j])
+    elif code == LINEAR:
+        for j in range(x.size):
+            x[j] = kernel_value(LINEAR, scale * x[j])
     else:
         for j in range(x.size):
             x[j] = kernel_value(code, scale * x[j])

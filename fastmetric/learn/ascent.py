@@ -119,6 +119,7 @@ def summary(recorder: Recorder, theta: np.ndarray, seen: list[tuple[int, Value]]
         sum(one.value for one in evaluations),
         evaluations[-1].gradient,
         sum(one.error_bound for one in evaluations),
+        evaluations[-1].way,
         float(np.mean([one.pair_share for one in evaluations])),
     )
     gradient = np.mean([found.gradient for _, found in seen], axis=0)

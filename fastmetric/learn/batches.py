@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 NAMES = ("random", "farthest", "projection")
@@ -9,11 +11,19 @@ _LARGEST = 4  # times the size asked for: larger clusters are cut
 
 
 def make_batches(
-    name: str, Z: np.ndarray, size: int, rng: np.random.RandomState
+    name: str,
+    n: int,
+    projection: Callable[[], np.ndarray],
+    size: int,
+    rng: np.random.RandomState,
 ) -> list[np.ndarray]:
-    """Return batches of row numbers of about `size` rows of Z (n, d), in random order."""
+    """Return batches of about `size` of n rows, by their numbers, in random order.
+
+    Clusters are made of the projected rows (n, d), which are asked for only if they are needed.
+    """
     if name == "random":
-        return random_batches(len(Z), size, rng)
+        return random_batches(n, size, rng)
+    Z = projection()
     clusters = _farthest(Z, size, rng) if name == "farthest" else _projection(Z, size, rng)
     return [clusters[k] for k in rng.permutation(len(clusters))]
 

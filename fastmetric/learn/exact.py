@@ -56,7 +56,7 @@ class ClassSums(NamedTuple):
 class RowPairs:
     """Chosen rows against all points, each row relative to its nearest one: at any scale."""
 
-    pair_share = 1.0  # of the pairs that are visited
+    name, pair_share = "all pairs", 1.0  # of the pairs that are visited
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class RowPairs:
 class AllPairs:
     """All rows against each other, every unordered pair once per pass; faint rows apart."""
 
-    pair_share = 1.0
+    name, pair_share = "all pairs", 1.0
 
     def __init__(
         self, points: Points, classes: Classes, code: int, n_jobs: int | None = None

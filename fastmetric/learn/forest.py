@@ -30,6 +30,9 @@ _PAIR, _FIELD, _NODE, _FAINT_ROW, _POINT = (1.6, 5.0, 0.25), 12.0, 700.0, 8000.0
 _PARTS = 32  # tasks of the scatter at most: each returns an array over all points
 
 
+LEAF = 64
+
+
 class _ClassGroups(NamedTuple):
     """The rows of one class that are asked for."""
 
@@ -40,6 +43,8 @@ class _ClassGroups(NamedTuple):
 
 class Forest:
     """The trees of all classes over projected rows Z (n, d), sorted by class."""
+
+    name = "trees"
 
     def __init__(
         self,
@@ -59,7 +64,7 @@ class Forest:
         self.n_jobs, offsets = n_jobs, classes.offsets
         eps = float(np.finfo(Z.dtype).eps)
         self._rule = Rule(code, 1.0, max(rtol, eps / 2) if code == GAUSSIAN else 0.0, 0.0)
-        trees = [build_tree(Z[a:b], n_jobs=n_jobs) for a, b in pairwise(offsets)]
+        trees = [build_tree(Z[a:b], LEAF, n_jobs=n_jobs) for a, b in pairwise(offsets)]
         # Every tree begins with a new panel; what lies between is never read.
         sizes = classes.sizes
         bases = np.concatenate([[0], np.cumsum(sizes + -sizes % UNIT)])
@@ -169,54 +174,54 @@ class Forest:
 
         Along the paths of the last `log_sums`.
         """
-        at_points = np.zeros(self.cols.shape)
-        adjoints = np.zeros(self.reference.nodes.coefficients.shape)
+        jobs = []
         for some, k, found in self._found:
             sources = Sources(log_totals[some.rows], (own_pull, other_pull)[k][some.rows])
-            self._scatter_class(some.queries, found, sources, (at_points, adjoints), label)
+            jobs += _jobs(some.queries, found, sources)
+        step = -(-len(jobs) // _PARTS)
+        parts = [jobs[i : i + step] for i in range(0, len(jobs), step)]
+        at_points = np.zeros(self.cols.shape)
+        adjoints = np.zeros(self.reference.nodes.coefficients.shape)
 
-        def task(part: tuple[int, int]) -> None:
+        def pull(part: list[_Job]) -> tuple[np.ndarray, np.ndarray]:
+            to_points, to_nodes = np.zeros(at_points.shape), np.zeros(adjoints.shape)
+            for path, sources, mine in part:
+                here = Targets(mine, to_points, to_nodes)
+                pull_groups(
+                    path.queries, self.reference, self.cols, self._rule, sources, here, *path[1:]
+                )
+            return to_points, to_nodes
+
+        for to_points, to_nodes in engine.run(pull, parts, n_jobs=self.n_jobs, label=label):
+            at_points += to_points
+            adjoints += to_nodes
+        for queries, mine in {id(job.mine): (job.path.queries, job.mine) for job in jobs}.values():
+            at_points[:, queries.selves] += mine.T
+
+        def share(part: tuple[int, int]) -> None:
             share_out(self.reference, self._rule, adjoints, at_points, *part)
 
-        for _ in engine.run(task, list(pairwise(self.roots)), n_jobs=self.n_jobs):
+        for _ in engine.run(share, list(pairwise(self.roots)), n_jobs=self.n_jobs):
             pass
         return at_points.T[self.places]
 
-    def _scatter_class(
-        self,
-        queries: Queries,
-        found: Totals,
-        sources: Sources,
-        totals: tuple[np.ndarray, np.ndarray],
-        label: str | None,
-    ) -> None:
-        """Add the scatter of one class's rows over some trees to the totals at points and nodes."""
-        plain = sources.strengths.copy()
-        plain[found.faint] = 0  # these go alone, as they were summed
-        alone = Sources(*(part[found.faint] for part in sources))
-        for together, chosen in ((True, sources._replace(strengths=plain)), (False, alone)):
-            paths = [path for path in found.paths if (path.queries is queries) == together]
-            if not paths:
-                continue
-            mine = np.zeros(paths[0].queries.rows.shape)
 
-            def task(
-                part: list[Path], chosen: Sources = chosen, mine: np.ndarray = mine
-            ) -> tuple[np.ndarray, np.ndarray]:
-                here = Targets(mine, *(np.zeros(total.shape) for total in totals))
-                for path in part:
-                    pull_groups(
-                        path.queries, self.reference, self.cols, self._rule, chosen, here, *path[1:]
-                    )
-                return here.points, here.adjoints
+class _Job(NamedTuple):
+    """Some groups that scatter along their path."""
 
-            pieces = max(1, round(_PARTS * len(mine) / self.m))
-            step = -(-len(paths) // pieces)
-            parts = [paths[i : i + step] for i in range(0, len(paths), step)]
-            for result in engine.run(task, parts, n_jobs=self.n_jobs, label=label):
-                for total, part in zip(totals, result, strict=True):
-                    total += part
-            totals[0][:, paths[0].queries.selves] += mine.T
+    path: Path
+    sources: Sources
+    mine: np.ndarray  # (m, d): what comes back to the queries
+
+
+def _jobs(queries: Queries, found: Totals, sources: Sources) -> list[_Job]:
+    """Return the jobs of one class's rows over some trees; faint rows go alone, as when summed."""
+    plain = sources.strengths.copy()
+    plain[found.faint] = 0
+    together = sources._replace(strengths=plain), np.zeros(queries.rows.shape)
+    few = Sources(*(part[found.faint] for part in sources))
+    alone = few, np.zeros((len(found.faint), queries.rows.shape[1]))
+    return [_Job(path, *(together if path.queries is queries else alone)) for path in found.paths]
 
 
 def _planted(trees: list[Tree], rows: np.ndarray, bases: np.ndarray, roots: np.ndarray) -> Tree:

@@ -31,6 +31,7 @@ class Evaluation(NamedTuple):
     value: float
     gradient: np.ndarray  # (d, D), float64
     error_bound: float = 0.0  # certified: how far the value is from the true one, but for rounding
+    way: str = "all pairs"  # or "trees"
     pair_share: float = 1.0  # of the pairs that were visited
     beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
 
@@ -147,7 +148,7 @@ class Objective:
         if background is not None:
             beta_slope = _beta_slope(terms, counts, mixture.shares(self.classes.sizes)[0])
         value = float(counts @ p_own)
-        return Evaluation(value, gradient, error_bound, way.pair_share, beta_slope)
+        return Evaluation(value, gradient, error_bound, way.name, way.pair_share, beta_slope)
 
     def _chosen(self, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the distinct rows among the sorted ones, and how often each is asked for."""

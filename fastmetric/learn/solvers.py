@@ -22,6 +22,7 @@ class Step(NamedTuple):
     value: float  # mean of P, without the penalty
     error_bound: float  # of the value
     gradient_norm: float  # largest entry, with the penalty
+    way: str  # how the sums were taken
     pair_share: float  # of the pairs that were visited
     seconds: float  # since the solver began
     evaluations: int  # since the solver began
@@ -73,6 +74,7 @@ class Recorder:
             evaluation.value / rows,
             evaluation.error_bound / rows,
             float(np.abs(gradient).max()),
+            evaluation.way,
             evaluation.pair_share,
             time.perf_counter() - self.began,
             self.evaluations,

@@ -21,7 +21,8 @@ _LBFGS_TO = 20_000  # rows, for "auto"
 
 # A stochastic step looks at about so many pairs, by so many rows at most.
 _PAIRS, _MOST_ROWS, _FEWEST_ROWS = 3e7, 500, 50
-_MINIBATCH = 1000  # rows
+# A mini-batch, and what it should have of a class: rows alone in theirs teach nothing.
+_MINIBATCH, _PER_CLASS = 1000, 20
 _STEPS = {"stochastic": 10, "minibatch": 20}  # in an iteration
 
 BETA_START = 0.5  # the share of the background, where it is learnt
@@ -44,11 +45,13 @@ class Settings(NamedTuple):
     verbose: bool = False
 
 
-def choose_solver(name: str, n: int) -> str:
-    """Return what "auto" stands for with n rows; other names unchanged."""
+def choose_solver(name: str, n: int, n_classes: int) -> str:
+    """Return what "auto" stands for with n rows of so many classes; other names unchanged."""
     if name != "auto":
         return name
-    return "lbfgs" if n <= _LBFGS_TO else "stochastic"
+    if n <= _LBFGS_TO:
+        return "lbfgs"
+    return "minibatch" if n_classes * _PER_CLASS <= _MINIBATCH else "stochastic"
 
 
 def choose_batch_size(size: int | str, solver: str, n: int) -> int:
@@ -92,7 +95,7 @@ class Trainer:
             alpha[-1] += 0.01 * len(self.problem.X) / least
             for _ in range(_RAISES):
                 outcome = self._run(A, alpha, _ITERATIONS, lambda step: None)
-                if outcome.interrupted:  # there is no map of d rows yet
+                if outcome.interrupted:
                     raise KeyboardInterrupt
                 A = outcome.last.A
                 norms = np.linalg.norm(A, axis=1)
@@ -147,11 +150,17 @@ class Trainer:
         """Return some rows against each other; batches are made anew for every sweep."""
         labels, settings = self.problem.labels, self.settings
         if not self._waiting:
-            Z = self.problem.unsorted_projection(target.split(theta)[0])
-            batches = make_batches(settings.batches, Z, settings.batch_size, self.rng)
+            A = target.split(theta)[0]
+            batches = make_batches(
+                settings.batches,
+                len(labels),
+                partial(self.problem.unsorted_projection, A),
+                settings.batch_size,
+                self.rng,
+            )
             # A batch of one class has nothing to teach.
             mixed = [rows for rows in batches if np.ptp(labels[rows])]
-            self._waiting = mixed or random_batches(len(Z), settings.batch_size, self.rng)
+            self._waiting = mixed or random_batches(len(labels), settings.batch_size, self.rng)
         rows = self._waiting.pop()
         share = len(rows) / len(labels)
         part = self.problem.restricted(rows)
