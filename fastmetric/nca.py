@@ -608,10 +608,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             print("[NCA] iteration   objective    gradient   seconds  over", flush=True)
 
         def on_step(step: Step) -> None:
+            over = validation is not None and validation.is_over(step)
             if self.verbose:
                 figures = f"{step.value:11.6f} {step.gradient_norm:11.3e} {step.seconds:9.2f}"
                 print(f"[NCA] {step.n_iter:9d} {figures}  {step.way}", flush=True)
-            over = validation is not None and validation.is_over(step)
             if self.callback is not None:
                 with engine.ctrl_c_at_once():
                     self.callback(step.A.flatten(), step.n_iter)

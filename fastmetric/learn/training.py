@@ -95,7 +95,7 @@ class Trainer:
             alpha[-1] += 0.01 * len(self.problem.X) / least
             for _ in range(_RAISES):
                 outcome = self._run(A, alpha, _ITERATIONS, lambda step: None)
-                if outcome.interrupted:
+                if outcome.interrupted:  # there is no map of d rows yet
                     raise KeyboardInterrupt
                 A = outcome.last.A
                 norms = np.linalg.norm(A, axis=1)
