@@ -118,7 +118,8 @@ class ClassDensities:
         if not self.is_singular(c):
             return mean, (rows - mean).T @ (rows - mean) / len(rows)
         centred = self.Z - self.Z.sum(axis=0) / len(self.Z)
-        return mean, centred.T @ centred / len(self.Z) + WIDE("1e-6") * np.eye(len(mean))
+        T, eye = centred.T @ centred / len(self.Z), np.eye(len(mean))
+        return mean, T + (WIDE("1e-6") + WIDE("1e-9") * np.trace(T) / len(T)) * eye
 
     def backgrounds(self, query):
         """Return N(q | class c), (m, C)."""
@@ -166,8 +167,12 @@ class ClassDensities:
     def probabilities(self):
         """Return P_i (n,) of the rows' own classes [CCK-2]; 0 where nothing is near."""
         g = np.add(*self.terms())
-        own, total = g[np.arange(len(g)), self.y], g.sum(axis=1)
-        return own / np.where(total == 0, 1, total)
+        mine = self.y[:, None] == np.arange(len(self.classes))
+        own, other = (g * mine).sum(axis=1), (g * ~mine).sum(axis=1)
+        # By the smaller over the larger one: own / total would round what is left of 1 - P.
+        larger, smaller = np.where(own.real > other.real, [own, other], [other, own])
+        ratio = smaller / np.where(larger == 0, 1, larger)
+        return np.where(own.real > other.real, 1, ratio) / (1 + ratio)
 
     def posterior(self, points):
         """Return the posterior of every class at new points, (m, C); the priors if none is near."""

@@ -244,6 +244,19 @@ def test_a_class_of_equal_rows_has_no_covariance_of_its_own(d):
     assert_equals_twin(problem, nca_value_and_grad(*problem, **variant), variant)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3, 1e7])
+def test_rows_that_do_not_span_the_space_have_a_background(scale):
+    rng = np.random.default_rng(0)
+    X, y = scale * rng.standard_normal((3, 5)), np.array([0, 1, 1])
+    A = rng.standard_normal((4, 5)) / scale
+    for factor in (1.0, 1e7):
+        value, gradient = nca_value_and_grad(factor * A, X, y, background=True)
+        assert 0 <= value <= 3
+        assert np.all(np.isfinite(gradient))
+    problem, variant = Problem(A, X, y), dict(background=True)
+    assert_equals_twin(problem, nca_value_and_grad(*problem, **variant), variant)
+
+
 def test_all_rows_equal_leave_nothing_to_learn():
     X, y = np.full((12, 2), 0.1), np.arange(12) % 3
     for kernel in KERNELS:

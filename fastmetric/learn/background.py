@@ -9,8 +9,8 @@ the strengths q_ic,
     M_c = sum_i q_ic v vᵀ - (sum_i q_ic) T_c⁻¹,   r_c = sum_i q_ic v_ic.
 
 A class whose covariance is singular (as few rows as dimensions, a constant direction) takes
-that of all rows instead, made regular by a millionth of the kernel's width squared. What varies
-by rounding alone does not vary.
+that of all rows instead, made regular by a millionth of the kernel's width squared and a
+billionth of its own mean variance in every direction. What varies by rounding alone does not vary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy as np
 
 from fastmetric import engine
 
-_REGULAR = 1e-6  # added to the common covariance, in units of the kernel's width squared
+# Added to the common covariance: in units of the kernel's width squared, and of its own mean.
+_REGULAR, _OWN_REGULAR = 1e-6, 1e-9
 # A covariance with a smaller ratio of eigenvalues is taken as singular.
 _SINGULAR = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-6}
 _BLOCK_VALUES = 2**18  # densities in a block of rows
@@ -45,7 +46,9 @@ class Background:
         noise = 8 * np.finfo(Z.dtype).eps * float(np.abs(Z).max())
         least = np.maximum(_SINGULAR[Z.dtype] * eigenvalues[:, -1], noise**2)
         self.singular = (sizes <= d) | (eigenvalues[:, 0] <= least)
-        covariances[self.singular] = total + _REGULAR * np.eye(d)
+        covariances[self.singular] = total + (
+            _REGULAR + _OWN_REGULAR * np.trace(total) / d
+        ) * np.eye(d)
         self.inverses = np.linalg.inv(covariances)
         log_dets = np.linalg.slogdet(covariances)[1]
         self.log_heights = -0.5 * (d * np.log(2 * np.pi) + log_dets)
@@ -106,6 +109,7 @@ class Background:
                 U[a:b] += (self.Z[a:b] - self.means[c]) @ outer[c] / (2 * (b - a))
         if self.singular.any():
             common = outer[self.singular].sum(axis=0)
+            common += _OWN_REGULAR * np.trace(common) / len(common) * np.eye(len(common))
             U += (self.Z - self.mean) @ common / (2 * len(U))
 
     def _row_ranges(self, m: int) -> list[slice]:
