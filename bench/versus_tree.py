@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -11,7 +12,15 @@ import numpy as np
 
 from bench import _nca
 from bench._report import Row
-from bench._setup import Problem, Timing, UnavailableError, clock, covertype, take_turns
+from bench._setup import (
+    Problem,
+    Timing,
+    UnavailableError,
+    clock,
+    covertype,
+    random_normal,
+    take_turns,
+)
 from fastmetric import nca_value_and_grad
 from fastmetric.learn import starts
 from fastmetric.learn.objective import Evaluation, Objective
@@ -28,10 +37,13 @@ class Plan(NamedTuple):
 
     n: int  # of covertype
     repeats: int
+    auto_sizes: tuple[int, ...]  # of the grid for "auto"
 
 
-FULL = Plan(n=100_000, repeats=2)
-QUICK = Plan(n=5_000, repeats=2)
+FULL = Plan(n=100_000, repeats=2, auto_sizes=(5_000, 20_000))
+QUICK = Plan(n=5_000, repeats=2, auto_sizes=(5_000,))
+_AUTO_SCALES = (0.1, 1.0, 30.0)
+_AUTO_REPEATS = 3
 
 
 def standardised(plan: Plan) -> Iterator[Row]:
@@ -42,6 +54,30 @@ def standardised(plan: Plan) -> Iterator[Row]:
 def raw(plan: Plan) -> Iterator[Row]:
     """One evaluation on the columns as they are: a kernel reaches hardly any other row."""
     yield _row("raw", plan)
+
+
+def auto(plan: Plan) -> Iterator[Row]:
+    """What "auto" takes beside the better of both ways, on random normal data; the peer is that."""
+    for n, d, scale, rtol in product(plan.auto_sizes, (2, 5), _AUTO_SCALES, (0.0, _RTOL)):
+        problem = random_normal(n, 10, d)
+        problem = problem._replace(A=scale * problem.A)
+        tasks = {
+            method: partial(nca_value_and_grad, *problem, method=method, rtol=rtol)
+            for method in ("exact", "tree", "auto")
+        }
+        take_turns(tasks, 1)
+        seconds = {name: one.best for name, one in take_turns(tasks, _AUTO_REPEATS).items()}
+        best = min(seconds["exact"], seconds["tree"])
+        over = seconds["auto"] - (1.2 * best + 0.01)
+        yield Row(
+            "auto",
+            f"n={n:,} d={d} scale={scale:g} rtol={rtol:g}",
+            peer_seconds=best,
+            our_seconds=seconds["auto"],
+            note=f"all pairs {seconds['exact']:.3f} s, trees {seconds['tree']:.3f} s"
+            + (f"; over 1.2 times + 10 ms by {over:.3f} s" if over > 0 else ""),
+            details=seconds,
+        )
 
 
 def _row(case: str, plan: Plan) -> Row:
@@ -115,4 +151,4 @@ def _error_bound(problem: Problem) -> float | None:
     return float(seen[-1].error_bound) if seen else None
 
 
-CASES = {"standardised": standardised, "raw": raw}
+CASES = {"standardised": standardised, "raw": raw, "auto": auto}

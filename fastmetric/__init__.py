@@ -2,7 +2,8 @@
 
 from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import KernelDensity, kernel_sums
-from fastmetric.nca import NCA, nca_value_and_grad
+from fastmetric.nca import NCA
+from fastmetric.nca_objective import nca_value_and_grad
 
 __version__ = "0.1.0"
 

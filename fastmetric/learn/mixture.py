@@ -17,6 +17,8 @@ import numpy as np
 from fastmetric.core.kernels import CODES, GAUSSIAN
 from fastmetric.learn.radial import log_volume
 
+KERNELS = ("gaussian", "biweight")
+
 
 class Factors(NamedTuple):
     """What counts for how much, per class (C,)."""
