@@ -332,7 +332,7 @@ class NCA(
         return project(X, origin, self.components_.astype(X.dtype, copy=False), self.n_jobs)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the share of each class in the kernel sum over all training rows.
+        """Return the posterior of each class, by the densities of all training rows.
 
         Parameters
         ----------
