@@ -268,7 +268,7 @@ def fit_until_interrupted(n: int, n_jobs: int, after_an_iteration: bool) -> None
         seen.append((n_iter, flat.copy()))
         say(iteration=n_iter)
 
-    nca = NCA(2, max_iter=1, tol=1.0, n_jobs=n_jobs).fit(*problem(n=100))
+    nca = NCA(2, solver="lbfgs", max_iter=1, tol=1.0, n_jobs=n_jobs).fit(*problem(n=100))
     fitted_before, blas_before = pickle.dumps(vars(nca)), blas_threads()
     nca.set_params(max_iter=1000, tol=0.0, callback=on_iteration)
     params = nca.get_params()
