@@ -62,7 +62,7 @@ class NCAFit:
         posterior = Posterior(
             self._reference,
             self._offsets,
-            Mixture(self.kernel, self._priors, self.background_ is not None, self.background_),
+            Mixture(self._kernel, self._priors, self.background_ is not None, self.background_),
             method=self.method,
             rtol=self.rtol,
             n_jobs=self.n_jobs,
@@ -244,7 +244,8 @@ class NCAFit:
         order = np.argsort(y, kind="stable")
         sizes = np.bincount(y, minlength=len(classes))
         self._offsets = np.concatenate([[0], np.cumsum(sizes)])
-        self._center, self._priors = column_means(X, self.n_jobs), mixture.priors
+        self._center = column_means(X, self.n_jobs)
+        self._kernel, self._priors = mixture.kernel, mixture.priors
         self.background_ = mixture.shares(sizes) if mixture.background else None
         self._reference = project(X, self._center, self.components_, self.n_jobs)[order]
 

@@ -377,3 +377,10 @@ def test_verbose_says_what_was_taken(solver, iris, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + nca.n_iter_
     assert f"biweight, auto, {solver} by batches of 50" in lines[0]
+
+
+def test_predictions_go_by_the_kernel_of_the_fit(iris):
+    X, y = iris
+    nca = NCA(2, kernel="biweight", max_iter=3).fit(X, y)
+    before = nca.predict_proba(X)
+    assert np.array_equal(nca.set_params(kernel="gaussian").predict_proba(X), before)

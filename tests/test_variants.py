@@ -59,10 +59,6 @@ class Rounding:
         slopes = np.repeat((P / full)[:, None], len(twin.classes), axis=1)
         slopes[at] = (1 - P) / full
         self.pairs = self._pair_sizes(twin, slopes)
-        # The twin's own rounding: a derivative along i takes 1 - P by subtraction.
-        each = np.ones(len(twin.classes)) / full[:, None]
-        weight, _, length = self._pair_sizes(twin, each)
-        self.twin = weight * length, each * backgrounds * normals
         self.ends = np.linalg.norm(A, 2) * np.ptp(X, axis=0).max() * np.abs(X - X.mean(0)).max()
         self.ends *= 40 * eps * X.shape[1]
         self.normals = slopes * backgrounds * normals
@@ -112,9 +108,7 @@ class Rounding:
         weight, off, length = self.pairs
         kernels = counts * ((4 * self.relative * weight + off) * length + weight * self.ends)
         backgrounds = counts * (4 * self.relative + self.worst) * self.normals
-        twin = sum((counts * sizes).sum() for sizes in self.twin)
-        wide = 50 * np.finfo(naive.WIDE).eps
-        return kernels.sum() + backgrounds.sum() + self.least + wide * twin
+        return kernels.sum() + backgrounds.sum() + self.least
 
 
 def assert_equals_twin(problem, actual, variant, *, rows=None, eps=EPS, twin=None):

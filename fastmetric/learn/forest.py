@@ -30,9 +30,6 @@ _PAIR, _FIELD, _NODE, _FAINT_ROW, _POINT = (1.6, 5.0, 0.25), 12.0, 700.0, 8000.0
 _PARTS = 32  # tasks of the scatter at most: each returns an array over all points
 
 
-LEAF = 64
-
-
 class _ClassGroups(NamedTuple):
     """The rows of one class that are asked for."""
 
@@ -64,7 +61,7 @@ class Forest:
         self.n_jobs, offsets = n_jobs, classes.offsets
         eps = float(np.finfo(Z.dtype).eps)
         self._rule = Rule(code, 1.0, max(rtol, eps / 2) if code == GAUSSIAN else 0.0, 0.0)
-        trees = [build_tree(Z[a:b], LEAF, n_jobs=n_jobs) for a, b in pairwise(offsets)]
+        trees = [build_tree(Z[a:b], n_jobs=n_jobs) for a, b in pairwise(offsets)]
         # Every tree begins with a new panel; what lies between is never read.
         sizes = classes.sizes
         bases = np.concatenate([[0], np.cumsum(sizes + -sizes % UNIT)])

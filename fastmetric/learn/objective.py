@@ -171,8 +171,11 @@ class Objective:
         """Return how to sum: over trees or all pairs; "auto" goes by sizes and counts."""
         (n, d), code = Z.shape, self.mixture.code
         weights = factors.weights[self.y]
-        few = min(n, n if chosen is None else 4 * len(chosen))
-        small = few < _TREES_FROM or d > _TREES_TO or n < _PER_CLASS * len(self.classes.sizes)
+        # Trees of all points have to be worth their growing.
+        asked = n if chosen is None else 4 * len(chosen)
+        small = (
+            min(n, asked) < _TREES_FROM or d > _TREES_TO or n < _PER_CLASS * len(self.classes.sizes)
+        )
         if self.method == "tree" or (self.method == "auto" and not small):
             forest = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
             if self.method == "tree" or forest.pays():
