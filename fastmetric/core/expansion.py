@@ -15,18 +15,28 @@ r_lo the distance (in h) of q to the nearest point on that line, hence to the no
 The coefficients of a node, sum_j w_j u_j^a / a!, stand in lexicographic order of a: those that
 differ in the last index are neighbours, so that the sum over a is taken index by index, the
 last one first.
+
+A crowd of queries takes in a node as a polynomial in t = (q - c')/h around its own middle c'
+[SUM-7]: the Taylor polynomial of the kernel in t - u, of total degree p,
+
+    sum_j w_j exp(-|v0 + t - u_j|^2 / 2) ~ sum_b (t^b / b!) L_b,
+    L_b = (-1)^|b| exp(-|v0|^2 / 2) sum_{|a| + |b| <= p} M_a He_{a+b}(v0),  v0 = (c' - c)/h,
+
+whose remainder is the one above with |t| + |u| for |u|. The same numbers, transposed, carry
+what the queries give back to the node.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from math import lgamma
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmetric._jit import compiled, exact_order
-from fastmetric.core.exp import exp
+from fastmetric.core.exp import exp64
 
 HIGHEST = {1: 12, 2: 9, 3: 7, 4: 3}  # the degree kept, by dimension; 1 (the centroid) beyond
 _STEP = 1 / 16  # of the table of remainders
@@ -41,6 +51,9 @@ class Series(NamedTuple):
     prefix_counts: np.ndarray  # (d,): how many of them
     indices: np.ndarray  # (C, d): the multi-indices
     one_less: np.ndarray  # (C, d): where a - e_k stands; -1 if a_k = 0
+    signs: np.ndarray  # (C,): (-1)^|a|
+    sums: np.ndarray  # (T, 3): where a, b and a + b stand, |a + b| ascending
+    sum_counts: np.ndarray  # (P + 1,): how many of them have |a + b| up to 0, 1, ..
     log_remainders: np.ndarray  # (P + 2, cells): log of the supremum above, from a cell on
 
 
@@ -83,8 +96,20 @@ def make_series(d: int) -> Series:
     indices = _multi_indices(d, degree)
     place = {a: i for i, a in enumerate(indices)}
     one_less = [[place.get((*a[:k], a[k] - 1, *a[k + 1 :]), -1) for k in range(d)] for a in indices]
+    whole = np.array(indices)
+    pairs = [(a, b, tuple(map(sum, zip(a, b, strict=True)))) for a, b in product(indices, indices)]
+    sums = sorted((sum(c), place[a], place[b], place[c]) for a, b, c in pairs if c in place)
+    degrees = np.array(sums)[:, 0]
     return Series(
-        degree, padded, counts, np.array(indices), np.array(one_less), _log_remainders(degree + 1)
+        degree,
+        padded,
+        counts,
+        whole,
+        np.array(one_less),
+        (-1.0) ** whole.sum(axis=1),
+        np.array(sums, np.uint32)[:, 1:].copy(),
+        np.searchsorted(degrees, np.arange(degree + 1), side="right"),
+        _log_remainders(degree + 1),
     )
 
 
@@ -100,7 +125,7 @@ def log_remainder(series, n, r):
 
 
 @compiled
-def add_moments(series, u, w, coefficients):
+def add_point(series, u, w, coefficients):
     """Add w u^a / a! to the coefficients (C,) of a node, for one point u (d,)."""
     monomials = np.empty(coefficients.size)
     monomials[0] = w
@@ -135,96 +160,32 @@ def add_shifted_moments(series, child, step, coefficients):
 
 
 @compiled
-def add_series(series, degree, coefficients, v, shift, scratch, totals):
-    """Add a node's field to totals (m,) at the points v (d, m), cut off beyond `degree`.
+def translate(series, degree, moments, v, local):
+    """Add a field to the polynomial `local` (C,) around another centre; v (d,) = (there - here) / h.
 
-    `scratch` is overwritten: see `scratch_rows`.
+    Of degree at most `degree` in both together.
     """
-    field = sum_series(series, degree, coefficients, v, -1, scratch)
-    exponents = half_sq_norms(v, scratch)
-    for q in range(totals.size):
-        totals[q] += field[q] * exp(shift - exponents[q])
-
-
-@compiled
-def half_sq_norms(v, scratch):
-    """Return |v_q|^2 / 2 of the points v (d, m), the first row of `scratch`."""
-    out = scratch[0]
-    out[:] = 0
-    for k in range(v.shape[0]):
-        row = v[k]
-        for q in range(out.size):
-            out[q] += 0.5 * row[q] * row[q]
-    return out
-
-
-@compiled
-def scratch_rows(series):
-    """Return how many rows of numbers the functions below need."""
-    return series.degree + 2 + 2 * series.prefix_degrees.shape[1]
-
-
-@compiled
-def sum_series(series, degree, coefficients, v, raised, scratch):
-    """Return sum_a M_a He_a(v) (m,), a row of `scratch`; a + e_raised for a if raised >= 0.
-
-    The raised sum, times exp(-|v|^2/2), is minus the derivative of the field along that axis.
-    """
-    d, first = v.shape[0], series.degree + 2
-    for k in range(d - 1, -1, -1):
-        _hermite(v[k], scratch[: degree + 2])
-        powers = scratch[1:] if k == raised else scratch
-        at = 0
-        for t in range(series.prefix_counts[k]):
-            prefix = series.prefix_degrees[k, t]
-            out = scratch[first + t]
-            if prefix <= degree:
-                if k == d - 1:
-                    _contract_numbers(coefficients[at:], degree - prefix, powers, out)
-                else:
-                    _contract_vectors(scratch[first + at :], degree - prefix, powers, out)
-            at += series.degree - prefix + 1
-    return scratch[first]
-
-
-@compiled
-def add_adjoint(series, degree, strengths, v, scratch, adjoint):
-    """Add sum_q strengths[q] He_a(v_q) to adjoint[a], for |a| <= degree; v (d, m).
-
-    The transpose of `sum_series`: the products of the first indices grow from level to level.
-    """
-    d, most = v.shape[0], series.prefix_degrees.shape[1]
-    here, there = series.degree + 2, series.degree + 2 + most
-    scratch[here, : strengths.size] = strengths
+    d = v.size
+    hermite = np.empty((d, degree + 1))
+    norm = 0.0
     for k in range(d):
-        powers = scratch[: degree + 2]
-        _hermite(v[k], powers)
-        at = 0
-        for t in range(series.prefix_counts[k]):
-            prefix = series.prefix_degrees[k, t]
-            for a in range(degree - prefix + 1):
-                if k == d - 1:
-                    adjoint[at + a] += _dot(scratch[here + t], powers[a])
-                else:
-                    _multiply(scratch[here + t], powers[a], scratch[there + at + a])
-            at += series.degree - prefix + 1
-        here, there = there, here
-
-
-@compiled
-def _dot(x, y):
-    """Return sum x y."""
-    total = 0.0
-    for q in range(x.size):
-        total += x[q] * y[q]
-    return total
-
-
-@compiled
-def _multiply(x, y, out):
-    """Write x y into `out`."""
-    for q in range(out.size):
-        out[q] = x[q] * y[q]
+        hermite[k, 0] = 1.0
+        if degree > 0:
+            hermite[k, 1] = v[k]
+        for n in range(1, degree):
+            hermite[k, n + 1] = v[k] * hermite[k, n] - n * hermite[k, n - 1]
+        norm += v[k] * v[k]
+    products, scale = np.empty(moments.size), exp64(-0.5 * norm)
+    for i in range(moments.size):
+        value = scale
+        for k in range(d):
+            value *= hermite[k, min(degree, series.indices[i, k])]
+        products[i] = value
+    moved = np.zeros(moments.size)
+    for i in range(series.sum_counts[degree]):
+        moved[series.sums[i, 1]] += moments[series.sums[i, 0]] * products[series.sums[i, 2]]
+    for i in range(moments.size):
+        local[i] += series.signs[i] * moved[i]
 
 
 @compiled
@@ -261,45 +222,3 @@ def add_slope(series, adjoint, u, monomials, slope):
             at = series.one_less[i, k]
             if at >= 0:
                 slope[k] += adjoint[i] * monomials[at]
-
-
-@compiled
-def _hermite(x, values):
-    """Write He_0(x) .. He_p(x) into values (p + 1, m)."""
-    values[0, :] = 1.0
-    if values.shape[0] > 1:
-        values[1, :] = x
-    for n in range(1, values.shape[0] - 1):
-        below, here, above, factor = values[n - 1], values[n], values[n + 1], float(n)
-        for q in range(x.size):
-            above[q] = x[q] * here[q] - factor * below[q]
-
-
-@compiled
-def _contract_numbers(numbers, last, powers, out):
-    """Write sum_{a <= last} numbers[a] powers[a] into out (m,), two at a time."""
-    x, first = numbers[0], powers[0]
-    for q in range(out.size):
-        out[q] = x * first[q]
-    a = 1
-    while a + 1 <= last:
-        x, y, first, second = numbers[a], numbers[a + 1], powers[a], powers[a + 1]
-        for q in range(out.size):
-            out[q] += x * first[q] + y * second[q]
-        a += 2
-    if a == last:
-        x, first = numbers[a], powers[a]
-        for q in range(out.size):
-            out[q] += x * first[q]
-
-
-@compiled
-def _contract_vectors(vectors, last, powers, out):
-    """Write sum_{a <= last} vectors[a] powers[a] into out (m,), which may be vectors[<= 0]."""
-    x, y = vectors[0], powers[0]
-    for q in range(out.size):
-        out[q] = x[q] * y[q]
-    for a in range(1, last + 1):
-        x, y = vectors[a], powers[a]
-        for q in range(out.size):
-            out[q] += x[q] * y[q]

@@ -1,4 +1,4 @@
-"""A group of queries at work: its box, its sums so far, and the three ways to add to them."""
+"""A group of queries at work: its box, its sums so far, and the ways to add to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from fastmetric._jit import compiled, exact_order
 from fastmetric.core.exp import exp, exp64
-from fastmetric.core.expansion import Series, add_series, scratch_rows
+from fastmetric.core.expansion import Series
+from fastmetric.core.fields import TAYLOR, add_series, contracted, scratch_rows
 from fastmetric.core.kernels import (
     BIWEIGHT,
     EPANECHNIKOV,
@@ -79,40 +80,30 @@ class Group(NamedTuple):
 
 
 @compiled
-def make_group(queries, g, ref):
-    """Return group g, nothing summed yet."""
+def make_group(queries, crowds, c, ref):
+    """Return the one group of a crowd, nothing summed yet."""
+    g = crowds.firsts[c]
     start, stop = queries.starts[g], queries.stops[g]
     m, d = stop - start, queries.rows.shape[1]
-    rows = queries.rows[start:stop]
-    lower, upper = np.empty(d), np.empty(d)
     cols = np.empty((d, m))
     strips = np.zeros(((m + ROWS - 1) // ROWS, d, ROWS), queries.rows.dtype)
     for k in range(d):
-        lower[k], upper[k] = rows[0, k], rows[0, k]
         for i in range(m):
-            x = rows[i, k]
+            x = queries.rows[start + i, k]
             cols[k, i] = x
             strips[i // ROWS, k, i % ROWS] = x
-            lower[k], upper[k] = min(lower[k], x), max(upper[k], x)
-    selves = queries.selves[start:stop]
-    first, last = np.int64(2**62), np.int64(-1)
-    for i in range(m):
-        if selves[i] >= 0:
-            first, last = min(first, selves[i]), max(last, selves[i])
-    scratch = np.empty((scratch_rows(ref.series), m))
-    tile = np.empty(GROUP * LONGEST, queries.rows.dtype)
     return Group(
-        lower,
-        upper,
-        first,
-        last,
+        crowds.lower[c],
+        crowds.upper[c],
+        crowds.first_selves[c],
+        crowds.last_selves[c],
         cols,
         strips,
-        selves,
+        queries.selves[start:stop],
         queries.shifts[g],
         np.zeros(m),
-        tile,
-        scratch,
+        np.empty(GROUP * LONGEST, queries.rows.dtype),
+        np.empty((scratch_rows(ref.series), m)),
         np.empty((d, m)),
     )
 
@@ -240,9 +231,9 @@ def add_centroid(group, ref, rule, node):
 
 
 @compiled
-def place(group, ref, rule, node):
-    """Write the queries around a node's centre, in units of h, into the group's v (d, m)."""
-    center, inverse_h = ref.nodes.centers[node], np.sqrt(2 * rule.factor)
+def place(group, rule, center):
+    """Write the queries around a centre (d,), in units of h, into the group's v (d, m)."""
+    inverse_h = np.sqrt(2 * rule.factor)
     for k in range(center.size):
         x, row, out = center[k], group.cols[k], group.v[k]
         for i in range(out.size):
@@ -252,7 +243,7 @@ def place(group, ref, rule, node):
 @compiled
 def add_field(group, ref, rule, node, degree):
     """Add a node by its series."""
-    place(group, ref, rule, node)
+    place(group, rule, ref.nodes.centers[node])
     add_series(
         ref.series,
         degree,
@@ -262,3 +253,13 @@ def add_field(group, ref, rule, node, degree):
         group.scratch,
         group.totals,
     )
+
+
+@compiled
+def add_local(group, ref, rule, center, local):
+    """Add a polynomial `local` (C,) around a centre: what a crowd took in for all its queries."""
+    place(group, rule, center)
+    series = ref.series
+    field = contracted(series, series.degree, local, group.v, TAYLOR, -1, group.scratch)
+    for i in range(group.totals.size):
+        group.totals[i] += field[i]

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import compiled
-from fastmetric.core.expansion import add_moments, add_shifted_moments
+from fastmetric.core.borrowed import borrowed
+from fastmetric.core.expansion import add_point, add_shifted_moments
 
 WIDEST = 3.0  # a series is not worth having around a node of a larger radius, in h
 
@@ -41,6 +42,7 @@ def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
 
     From the leaves up: children come after their parents.
     """
+    tree, point_weights, series, nodes = borrowed((tree, point_weights, series, nodes))
     u = np.empty(tree.rows.shape[1])
     for node in range(last - 1, first - 1, -1):
         _locate(tree, point_weights, nodes, node)
@@ -56,7 +58,7 @@ def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
             for i in range(tree.starts[node], tree.stops[node]):
                 for k in range(u.size):
                     u[k] = (tree.rows[i, k] - nodes.centers[node, k]) * inverse_h
-                add_moments(series, u, point_weights[i], coefficients)
+                add_point(series, u, point_weights[i], coefficients)
         else:
             for at in (child, child + 1):
                 for k in range(u.size):

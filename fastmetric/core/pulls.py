@@ -1,11 +1,11 @@
 """The pair scatter [CCK-6] of a group of rows over trees: the gradient of the sums.
 
 The path is that of `core.sums`, and a node is scattered in the way it was summed: pair by
-pair, or by its series (the centroid is one of degree 1). A constant pulls as the centroid, or
-nothing if it is as good as nothing. What a group gives to a node is gathered as the adjoint of
-the node's coefficients, handed down the tree in the end, and turned into pulls at the points of
-the leaves. So the result is the derivative of the sums as they were approximated, constants
-aside.
+pair, by its series (the centroid is one of degree 1), or by a crowd's polynomial. A constant
+pulls as the centroid, or nothing if it is as good as nothing. What a group or a crowd gives to a
+node is gathered as the adjoint of the node's coefficients, handed down the tree in the end, and
+turned into pulls at the points of the leaves. So the result is the derivative of the sums as
+they were approximated, constants aside.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import numpy as np
 
 from fastmetric._jit import compiled
 from fastmetric.core.exp import exp
-from fastmetric.core.expansion import add_adjoint, add_slope, half_sq_norms, hand_down, sum_series
+from fastmetric.core.borrowed import borrowed
+from fastmetric.core.crowds import halves, make_crowds
+from fastmetric.core.expansion import add_shifted_moments, add_slope, hand_down, translate
+from fastmetric.core.fields import HERMITE, TAYLOR, add_moments, contracted, half_sq_norms
 from fastmetric.core.groups import distance_tile, make_group, place
 from fastmetric.core.kernels import GAUSSIAN, smooth_fall
 
@@ -28,6 +31,14 @@ class Sources(NamedTuple):
     strengths: np.ndarray  # (m,)
 
 
+class Pulling(NamedTuple):
+    """What the queries of a group scatter with, and what comes back to them."""
+
+    lifts: np.ndarray  # (m,): minus their log totals
+    powers: np.ndarray  # (m,): their strengths
+    mine: np.ndarray  # (m, d), added to in place
+
+
 class Targets(NamedTuple):
     """What is scattered to; added to in place."""
 
@@ -37,28 +48,103 @@ class Targets(NamedTuple):
 
 
 @compiled
-def pull_groups(queries, ref, cols, rule, sources, targets, first, counts, visits):
+def pull_groups(queries, ref, cols, rule, sources, targets, first, counts, visits, kept):
     """Scatter the groups from `first` on along their paths; `cols` (d, N) are the points."""
-    used = 0
-    for g in range(first, first + counts.size):
+    queries, ref, cols, sources = borrowed((queries, ref, cols, sources))
+    targets, visits, kept = borrowed((targets, visits, kept))
+    crowds = make_crowds(queries, first, first + len(kept), counts.size > len(kept))
+    moments, used = _gather(queries, ref, rule, sources, crowds), 0
+    for c in range(counts.size):
+        path = visits[used : used + counts[c]]
+        used += counts[c]
+        if crowds.lasts[c] - crowds.firsts[c] > 1:
+            _pull_crowd(crowds.centers[c], ref, rule, moments[c], path, targets)
+            continue
+        g = crowds.firsts[c]
         start, stop = queries.starts[g], queries.stops[g]
-        group = make_group(queries, g, ref)
-        lifts, powers = -sources.log_totals[start:stop], sources.strengths[start:stop]
-        mine = targets.queries[start:stop]
-        for visit in visits[used : used + counts[g - first]]:
-            node, degree = visit[0], visit[1]
-            if degree > 0:
-                adjoint = targets.adjoints[node]
-                _pull_field(group, ref, rule, node, degree, lifts, powers, mine, adjoint)
-            elif degree == 0:
-                _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, targets.points)
-        used += counts[g - first]
+        pulling = Pulling(
+            -sources.log_totals[start:stop],
+            sources.strengths[start:stop],
+            targets.queries[start:stop],
+        )
+        group = make_group(queries, crowds, c, ref)
+        if moments.size > 0 and np.any(kept[g - first]):
+            _pull_local(group, ref, rule, crowds.centers[c], kept[g - first], pulling)
+        _pull_group(group, ref, cols, rule, pulling, path, targets)
 
 
 @compiled
-def _pull_field(group, ref, rule, node, degree, lifts, powers, mine, adjoint):
+def _pull_crowd(center, ref, rule, moments, path, targets):
+    """Scatter a crowd to the nodes that it took in."""
+    moments, inverse_h = borrowed(moments), np.sqrt(2 * rule.factor)
+    for visit in path:
+        node, degree = visit[0], visit[1]
+        if degree > 0:
+            v = (ref.nodes.centers[node] - center) * inverse_h
+            translate(ref.series, degree, moments, v, targets.adjoints[node])
+
+
+@compiled
+def _pull_group(group, ref, cols, rule, pulling, path, targets):
+    """Scatter a group to the nodes and leaves of its own path."""
+    group = borrowed(group)
+    for visit in path:
+        node, degree = visit[0], visit[1]
+        if degree > 0:
+            _pull_field(group, ref, rule, node, degree, pulling, targets.adjoints[node])
+        elif degree == 0:
+            _pull_leaf(group, ref, cols, rule, node, pulling, targets.points)
+
+
+@compiled
+def _gather(queries, ref, rule, sources, crowds):
+    """Return the moments of the strengths around the middle of every crowd; none if not needed."""
+    count, size = crowds.firsts.size, ref.nodes.coefficients.shape[1]
+    if count == 1 or size == 0 or crowds.parents[count - 1] < 0:
+        return np.empty((0, 0))
+    moments, series, inverse_h = np.zeros((count, size)), ref.series, np.sqrt(2 * rule.factor)
+    for c in range(count - 1, -1, -1):
+        if crowds.lasts[c] - crowds.firsts[c] > 1:
+            for half in halves(crowds, c):
+                step = (crowds.centers[half] - crowds.centers[c]) * inverse_h
+                add_shifted_moments(series, moments[half], step, moments[c])
+            continue
+        group = make_group(queries, crowds, c, ref)
+        g = crowds.firsts[c]
+        start, stop = queries.starts[g], queries.stops[g]
+        weights = _weights(-sources.log_totals[start:stop], sources.strengths[start:stop])
+        place(group, rule, crowds.centers[c])
+        add_moments(series, series.degree, weights, group.v, TAYLOR, group.scratch, moments[c])
+    return moments
+
+
+@compiled
+def _weights(lifts, powers):
+    """Return powers exp(lifts), 0 where the power is."""
+    weights = np.zeros(powers.size)
+    for i in range(powers.size):
+        if powers[i] != 0:
+            weights[i] = powers[i] * exp(lifts[i])
+    return weights
+
+
+@compiled
+def _pull_local(group, ref, rule, center, local, pulling):
+    """Scatter to the queries what came to them from crowds: minus the slope of the polynomial."""
+    place(group, rule, center)
+    weights, h = _weights(pulling.lifts, pulling.powers), 1 / np.sqrt(2 * rule.factor)
+    series, mine = ref.series, pulling.mine
+    for k in range(mine.shape[1]):
+        slopes = contracted(series, series.degree, local, group.v, TAYLOR, k, group.scratch)
+        for i in range(weights.size):
+            mine[i, k] -= h * weights[i] * slopes[i]
+
+
+@compiled
+def _pull_field(group, ref, rule, node, degree, pulling, adjoint):
     """Scatter a node by its series: w (q - x) = h w times minus the derivative in q / h."""
-    place(group, ref, rule, node)
+    place(group, rule, ref.nodes.centers[node])
+    lifts, powers, mine = pulling
     weights = np.empty(powers.size)
     exponents = half_sq_norms(group.v, group.scratch)
     for i in range(powers.size):
@@ -66,15 +152,16 @@ def _pull_field(group, ref, rule, node, degree, lifts, powers, mine, adjoint):
     h = 1 / np.sqrt(2 * rule.factor)
     coefficients = ref.nodes.coefficients[node]
     for k in range(mine.shape[1]):
-        slopes = sum_series(ref.series, degree, coefficients, group.v, k, group.scratch)
+        slopes = contracted(ref.series, degree, coefficients, group.v, HERMITE, k, group.scratch)
         for i in range(powers.size):
             mine[i, k] += h * weights[i] * slopes[i]
-    add_adjoint(ref.series, degree, weights, group.v, group.scratch, adjoint)
+    add_moments(ref.series, degree, weights, group.v, HERMITE, group.scratch, adjoint)
 
 
 @compiled
-def _pull_leaf(group, ref, cols, rule, node, lifts, powers, mine, at_points):
+def _pull_leaf(group, ref, cols, rule, node, pulling, at_points):
     """Scatter a leaf pair by pair, four rows at a time to reuse what is loaded."""
+    lifts, powers, mine = pulling
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
     tile = distance_tile(group, ref, start, stop)
     kind, n = tile.dtype.type, stop - start
@@ -157,6 +244,7 @@ def share_out(ref, rule, adjoints, at_points, first, last):
 
     None of these nodes has its parent outside: parents come before their children.
     """
+    ref, adjoints, at_points = borrowed((ref, adjoints, at_points))
     tree, centers, inverse_h = ref.tree, ref.nodes.centers, np.sqrt(2 * rule.factor)
     d = centers.shape[1]
     u, slope, monomials = np.empty(d), np.empty(d), np.empty(adjoints.shape[1])

@@ -1,18 +1,22 @@
-"""Certified sums of kernels: a group of queries against a tree [SUM-4].
+"""Certified sums of kernels: groups of queries against a tree [SUM-4].
 
 The tree is walked depth first, near nodes first, for a few dozen neighbouring queries at
 once. A node is accepted whole if its error is covered, else opened; a leaf that is not
 accepted is summed pair by pair. What covers an error:
 
 * `rtol` times the least that the node itself contributes to any query of the group;
-* the node's share, by weight, of what earlier nodes have left over: `rtol` times the least
-  that is certain to have been summed so far, less the errors already spent;
+* the node's share, by weight, of what other nodes leave over: `rtol` times the least that is
+  certain to be in the sum, less the errors already spent;
 * the node's share of `atol`.
 
 So the errors never exceed rtol times what is certainly there, for every query of the group,
 whatever the data. A node that holds one of the queries itself is opened in any case if that
 query is to be left out. Without any tolerance only nodes beyond a compact kernel's reach are
 left out, and all else is summed pair by pair.
+
+Groups begin together, as a crowd. What a crowd accepts is in its polynomial, which its halves
+go on with, as with its ledger of errors; a node that is not accepted is opened while it is
+wider than the crowd, else left to the halves, and in the end to the groups.
 """
 
 from __future__ import annotations
@@ -20,116 +24,34 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric._jit import compiled, exact_order
+from fastmetric.core.acceptance import (
+    CENTROID,
+    CONSTANT,
+    OPEN,
+    SERIES,
+    Ledger,
+    allowance,
+    crowd_degree,
+    is_nothing,
+    judged,
+)
+from fastmetric.core.borrowed import borrowed
+from fastmetric.core.crowds import LEVELS, make_crowds
 from fastmetric.core.exp import exp64
-from fastmetric.core.expansion import LOG_FACTORIALS, log_remainder
+from fastmetric.core.expansion import hand_down, translate
 from fastmetric.core.groups import (
     LONGEST,
     SLACK,
     add_centroid,
     add_field,
     add_leaf,
+    add_local,
     box_distances,
-    center_distance,
     make_group,
     shifted_kernel,
 )
-from fastmetric.core.kernels import (
-    BIWEIGHT,
-    COSINE,
-    EXPONENTIAL,
-    GAUSSIAN,
-    LINEAR,
-    TOPHAT,
-    exponent,
-    has_tails,
-)
-from fastmetric.core.nodes import WIDEST
+from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails
 from fastmetric.core.tree import DEEPEST
-
-_OPEN, _CONSTANT, _CENTROID, _SERIES = 0, 1, 2, 3  # what is done with a node
-_LEAST_SHARE = 0.005  # of what is left over, for a node of however little weight
-
-
-@exact_order
-def _curvature(code, s_lo, s_hi, k_lo):
-    """Return exp(shift) times a bound of the kernel's Hessian in q/h over s_lo..s_hi.
-
-    Infinity where there is none; k_lo = exp(shift) k(s_lo) [SUM-2], [SUM-2b].
-    """
-    if code == GAUSSIAN:  # s = r^2 / 2
-        t = min(max(3.0, 2 * s_lo), 2 * s_hi)
-        at_top = (t - 1) * exp64(s_lo - t / 2)
-        return k_lo * max(1.0, abs(2 * s_lo - 1), at_top)
-    if code == EXPONENTIAL:
-        r = np.sqrt(s_lo)
-        return k_lo * max(1.0, 1 / r) if r > 0 else np.inf
-    if s_hi >= 1:
-        return np.inf
-    if code == BIWEIGHT:
-        return max(4 * (1 - s_lo), 12 * s_hi - 4)
-    if code == COSINE:
-        return np.pi**2 / 4
-    if code == LINEAR:
-        return 1 / np.sqrt(s_lo) if s_lo > 0 else np.inf
-    return 0.0  # tophat is constant; the Epanechnikov kernel's is exact by the scatter
-
-
-@exact_order
-def _steepness(code, s_hi, k_lo):
-    """Return exp(shift) times a bound of the kernel's gradient in q/h up to s_hi."""
-    if code == GAUSSIAN:
-        return k_lo * np.sqrt(2 * s_hi)
-    if code == EXPONENTIAL:
-        return k_lo
-    return 0.0 if code == TOPHAT else 2.0
-
-
-@exact_order
-def _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
-    """Return (how, degree, error): the cheapest way to accept a node, or to open it."""
-    nodes = ref.nodes
-    weight, scatter = nodes.weights[node], nodes.scatters[node]
-    if scatter == 0.0:
-        return _CENTROID, 1, 0.0
-    inverse_h2 = 2 * rule.factor if rule.code == GAUSSIAN else rule.factor
-    spread = 0.5 * scatter * inverse_h2
-    error = spread * _curvature(rule.code, s_lo, s_hi, k_lo) * (1 + SLACK)
-    if error <= allowed:
-        # The centre is rounded: the first moment around it is not quite zero.
-        shake = nodes.offsets[node] * np.sqrt(inverse_h2)
-        error += weight * shake * _steepness(rule.code, s_hi, k_lo)
-        if error <= allowed:
-            return _CENTROID, 1, error
-    if rule.code != GAUSSIAN or nodes.coefficients.shape[1] == 0:
-        return _OPEN, 0, 0.0
-    inverse_h = np.sqrt(inverse_h2)
-    radius = nodes.radii[node] * inverse_h
-    if radius > WIDEST:
-        return _OPEN, 0, 0.0
-    center = center_distance(group.lower, group.upper, nodes.centers[node]) * inverse_h
-    r = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
-    highest = ref.series.degree
-    log_spread = np.log(2 * spread) + group.shift
-    log_radius = np.log(radius)
-    log_allowed = np.log(allowed) if allowed > 0 else -np.inf
-    # The terms of the series are up to exp(radius * r) times as large as the field.
-    reach = max(center, radius)
-    log_terms = group.shift + radius * reach - reach * reach / 2
-    if log_terms > 300.0:
-        return _OPEN, 0, 0.0
-    rounding = 1e-14 * weight * exp64(log_terms)
-    for p in range(2, highest + 1):
-        log_error = (
-            log_spread
-            + (p - 1) * log_radius
-            - LOG_FACTORIALS[p + 1]
-            + log_remainder(ref.series, p + 1, r)
-        )
-        if log_error <= log_allowed:
-            error = exp64(log_error) * (1 + SLACK) + rounding
-            if error <= allowed:
-                return _SERIES, p, error
-    return _OPEN, 0, 0.0
 
 
 @compiled
@@ -142,16 +64,89 @@ def _least(totals):
 
 
 @exact_order
-def sum_group(group, ref, rule, roots, visits):
-    """Sum a group over the trees of `roots`; return the error that each of its sums may have.
+def _surely(lower, upper, selves, ref, rule, roots, shift):
+    """Return what the nodes `roots` contribute at least to any query of a box.
+
+    Those that may hold the query itself, in the range `selves`, are not counted.
+    """
+    total = 0.0
+    for node in roots:
+        if ref.tree.starts[node] > selves[1] or selves[0] >= ref.tree.stops[node]:
+            box = ref.tree.lower[node], ref.tree.upper[node]
+            _, sq_hi = box_distances(lower, upper, *box)
+            total += ref.nodes.weights[node] * shifted_kernel(rule.code, rule.factor * sq_hi, shift)
+    return total * (1 - SLACK)
+
+
+@exact_order
+def _sum_crowd(crowds, c, ref, rule, roots, ledger, local, waiting, visits):
+    """Add to `local` (C,) what a crowd can take in; return its ledger, and two counts.
+
+    Of the nodes that are left to its halves, written into `waiting`, and of those taken in,
+    written into `visits` if it is not empty: the node, and its degree or -1 (as good as nothing).
+    """
+    crowds, roots, local, waiting, visits = borrowed((crowds, roots, local, waiting, visits))
+    tree, nodes, count, visited = ref.tree, ref.nodes, 0, 0
+    lower, upper = crowds.lower[c], crowds.upper[c]
+    selves = crowds.first_selves[c], crowds.last_selves[c]
+    stack, height = _first_stack(lower, upper, tree, roots)
+    floor = ledger.certain + _surely(lower, upper, selves, ref, rule, roots, 0.0)
+    expanded = rule.code == GAUSSIAN and nodes.coefficients.shape[1] > 0
+    while height > 0:
+        height -= 1
+        node = stack[height]
+        weight = nodes.weights[node]
+        sq_lo, sq_hi = box_distances(lower, upper, tree.lower[node], tree.upper[node])
+        s_lo, s_hi = rule.factor * sq_lo, rule.factor * sq_hi
+        if s_lo >= 1 and not has_tails(rule.code):
+            ledger = Ledger(ledger.spent, ledger.certain, ledger.left - weight)
+            continue
+        holds_self = tree.starts[node] <= selves[1] and selves[0] < tree.stops[node]
+        if not holds_self and (rule.rtol > 0 or rule.atol > 0):
+            k_lo = shifted_kernel(rule.code, s_lo, 0.0)
+            k_hi = shifted_kernel(rule.code, s_hi, 0.0)
+            allowed = allowance(rule, rule.atol, weight, k_hi, ledger, floor)
+            degree, error = 0, 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
+            if error <= allowed and (is_nothing(weight, k_lo, allowed) or not expanded):
+                degree = -1
+                local[0] += 0.5 * weight * (k_lo + k_hi)
+            elif expanded:
+                degree, error = crowd_degree(crowds, c, ref, rule, node, s_lo, allowed)
+                if degree > 0:
+                    v = (crowds.centers[c] - nodes.centers[node]) * np.sqrt(2 * rule.factor)
+                    translate(ref.series, degree, nodes.coefficients[node], v, local)
+            if degree != 0:
+                certain = ledger.certain + weight * k_hi * (1 - SLACK)
+                ledger = Ledger(ledger.spent + error, certain, ledger.left - weight)
+                if visits.size > 0:
+                    visits[visited, 0], visits[visited, 1] = node, degree
+                    visited += 1
+                continue
+        first = tree.children[node]
+        if first >= 0 and nodes.radii[node] > crowds.radii[c]:
+            height = _push(stack, height, lower, upper, tree.lower, tree.upper, first)
+        else:
+            waiting[count] = node
+            count += 1
+    return ledger, count, visited
+
+
+@exact_order
+def _sum_group(group, ref, rule, roots, ledger, visits):
+    """Sum a group over the nodes `roots`; return the error that each of its sums may have.
 
     Returns the number of nodes that were not opened, too, and writes what was done into
     `visits` (m, 2) if it is not empty: the node, and 0 (pair by pair), -1 (a constant that
     is as good as nothing) or the degree of a series.
     """
+    group, roots, visits = borrowed((group, roots, visits))
     tree, nodes, visited = ref.tree, ref.nodes, 0
-    stack, height = _first_stack(group, tree, roots)
-    spent, certain, left = 0.0, 0.0, nodes.weights[roots].sum()
+    stack, height = _first_stack(group.lower, group.upper, tree, roots)
+    selves = group.first_self, group.last_self
+    boxes = group.lower, group.upper
+    floor = ledger.certain + _surely(*boxes, selves, ref, rule, roots, group.shift)
+    spent, certain, left = ledger
+    certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
     atol = rule.atol * exp64(min(group.shift, 700.0))
     while height > 0:
         height -= 1
@@ -161,39 +156,36 @@ def sum_group(group, ref, rule, roots, visits):
         s_lo, s_hi = rule.factor * sq_lo, rule.factor * sq_hi
         first = tree.children[node]
         start, stop = tree.starts[node], tree.stops[node]
-        holds_self = start <= group.last_self and group.first_self < stop
         if s_lo >= 1 and not has_tails(rule.code):
             left -= weight
             continue
-        how, degree = _OPEN, 0
+        how, degree = OPEN, 0
+        holds_self = start <= group.last_self and group.first_self < stop
         if not holds_self and (rule.rtol > 0 or atol > 0):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
-            saved = max(0.0, rule.rtol * certain + atol - spent)
-            allowed = rule.rtol * weight * k_hi + saved * max(
-                _LEAST_SHARE, weight / max(weight, left)
-            )
+            allowed = allowance(rule, atol, weight, k_hi, Ledger(spent, certain, left), floor)
             error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
             if error <= allowed:
                 # A constant has no slope. Where the node could not have been left out as well, the
                 # slope is the centroid's: a sum may be flat over a node of one place, or nearly so.
-                how, degree = _CONSTANT, -1 if weight * k_lo <= 4 * allowed else 1
+                how, degree = CONSTANT, -1 if is_nothing(weight, k_lo, allowed) else 1
                 for i in range(group.totals.size):
                     group.totals[i] += 0.5 * weight * (k_lo + k_hi)
             else:
-                how, degree, error = _judge(group, ref, rule, node, allowed, k_lo, s_lo, s_hi)
-                if how == _CENTROID:
+                how, degree, error = judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi)
+                if how == CENTROID:
                     add_centroid(group, ref, rule, node)
-                elif how == _SERIES:
+                elif how == SERIES:
                     add_field(group, ref, rule, node, degree)
-            if how != _OPEN:
+            if how != OPEN:
                 spent += error
                 certain += weight * k_hi * (1 - SLACK)
                 left -= weight
-        if how == _OPEN and first >= 0:
+        if how == OPEN and first >= 0:
             height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
             continue
-        if how == _OPEN:
+        if how == OPEN:
             add_leaf(group, ref, rule, start, stop)
             left -= weight
         certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
@@ -204,13 +196,12 @@ def sum_group(group, ref, rule, roots, visits):
 
 
 @compiled
-def _first_stack(group, tree, roots):
-    """Return a stack with the roots, the nearest on top, and its height."""
+def _first_stack(lower, upper, tree, roots):
+    """Return a stack with the roots, the nearest to a box on top, and its height."""
     stack = np.empty(roots.size + DEEPEST, np.int64)
     far = np.empty(roots.size)
     for i in range(roots.size):
-        box = tree.lower[roots[i]], tree.upper[roots[i]]
-        far[i], _ = box_distances(group.lower, group.upper, *box)
+        far[i], _ = box_distances(lower, upper, tree.lower[roots[i]], tree.upper[roots[i]])
     stack[: roots.size] = roots[np.argsort(-far, kind="mergesort")]
     return stack, roots.size
 
@@ -247,26 +238,80 @@ def group_sums(queries, ref, rule, roots, exact, keep, first, last):
     """Return the sums of the groups first:last (m,), the error of each group, and the paths.
 
     Over the trees that begin at the nodes `roots`; `exact`: pair by pair. With `keep`, the paths
-    are what `sum_group` visited, group after group, and how many nodes that were of each.
+    are what was visited, crowd after crowd, how many nodes that were of each, and what came to
+    each group from its crowds, a polynomial around its middle (groups, C).
     """
+    queries, ref, roots = borrowed((queries, ref, roots))
+    together = not exact and not np.any(queries.shifts[first:last])
+    crowds = make_crowds(queries, first, last, together)
+    count = crowds.firsts.size
     sums = np.empty(queries.stops[last - 1] - queries.starts[first])
-    errors, counts = np.zeros(last - first), np.zeros(last - first, np.int64)
-    room = ref.tree.starts.size if keep else 0
-    visits, used = np.empty(((last - first) * room, 2), np.int32), 0
-    for g in range(first, last):
-        group = make_group(queries, g, ref)
-        if exact:
-            for root in roots:
-                stop = ref.tree.stops[root]
-                for start in range(ref.tree.starts[root], stop, LONGEST):
-                    add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
+    errors, counts = np.zeros(last - first), np.zeros(count, np.int64)
+    room = ref.tree.starts.size
+    visits, used = np.empty((count * room if keep else 0, 2), np.int32), 0
+    size = max(1, ref.nodes.coefficients.shape[1])
+    locals_ = np.zeros((LEVELS, size))
+    kept = np.zeros((last - first, size))
+    waiting, lengths = np.empty((LEVELS, room), np.int64), np.zeros(LEVELS, np.int64)
+    ledgers = np.zeros((LEVELS, 3))
+    start = Ledger(0.0, 0.0, ref.nodes.weights[roots].sum())
+    for c in range(count):
+        level, parent = crowds.levels[c], crowds.parents[c]
+        local, pending, ledger = locals_[level], roots, start
+        local[:] = 0
+        if parent >= 0:
+            pending = waiting[level - 1, : lengths[level - 1]]
+            ledger = Ledger(ledgers[level - 1, 0], ledgers[level - 1, 1], ledgers[level - 1, 2])
+            _inherit(crowds, c, ref, rule, locals_[level - 1], local)
+        if crowds.lasts[c] - crowds.firsts[c] > 1:
+            ledger, lengths[level], counts[c] = _sum_crowd(
+                crowds, c, ref, rule, pending, ledger, local, waiting[level], visits[used:]
+            )
+            ledgers[level, 0], ledgers[level, 1], ledgers[level, 2] = ledger
         else:
-            errors[g - first], count = sum_group(group, ref, rule, roots, visits[used:])
-            counts[g - first] = count
-            used += count
-        at = queries.starts[g] - queries.starts[first]
-        sums[at : at + group.totals.size] = group.totals
-    return sums, errors, counts, visits[:used].copy()
+            g = crowds.firsts[c]
+            group = make_group(queries, crowds, c, ref)
+            if exact:
+                _sum_all(group, ref, rule, roots)
+            else:
+                _add_inherited(group, crowds, c, ref, rule, local)
+                errors[g - first], counts[c] = _sum_group(
+                    group, ref, rule, pending, ledger, visits[used:]
+                )
+            kept[g - first] = local
+            at = queries.starts[g] - queries.starts[first]
+            sums[at : at + group.totals.size] = group.totals
+        used += counts[c]
+    return sums, errors, counts, visits[:used].copy(), kept
+
+
+@compiled
+def _sum_all(group, ref, rule, roots):
+    """Sum a group over the trees of `roots` pair by pair."""
+    for root in roots:
+        stop = ref.tree.stops[root]
+        for start in range(ref.tree.starts[root], stop, LONGEST):
+            add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
+
+
+@compiled
+def _inherit(crowds, c, ref, rule, parents, local):
+    """Move the polynomial of a crowd's parent to its own middle, added to `local`."""
+    if ref.nodes.coefficients.shape[1] == 0:
+        local[0] += parents[0]
+    else:
+        step = crowds.centers[c] - crowds.centers[crowds.parents[c]]
+        hand_down(ref.series, parents, step * np.sqrt(2 * rule.factor), local)
+
+
+@compiled
+def _add_inherited(group, crowds, c, ref, rule, local):
+    """Add the polynomial that came to a group."""
+    if ref.nodes.coefficients.shape[1] == 0:
+        for i in range(group.totals.size):
+            group.totals[i] += local[0]
+    elif np.any(local):
+        add_local(group, ref, rule, crowds.centers[c], local)
 
 
 @compiled

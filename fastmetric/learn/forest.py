@@ -135,12 +135,9 @@ class Forest:
         tree, visited = self.reference.tree, 0.0
         for _, _, found in self._found:
             for path in found.paths:
-                queries = path.queries
-                last = path.first + len(path.counts)
-                lengths = queries.stops[path.first : last] - queries.starts[path.first : last]
                 nodes = path.visits[:, 0]
                 sizes = np.where(path.visits[:, 1] == 0, tree.stops[nodes] - tree.starts[nodes], 0)
-                visited += float(np.repeat(lengths, path.counts) @ sizes)
+                visited += float(np.repeat(path.lengths(), path.counts) @ sizes)
         return visited / (self.m * len(self.places))
 
     def log_sums(self, label: str | None = None) -> ClassSums:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.crowds import make_crowds
 from fastmetric.core.exp import LOWEST, LOWEST_32
 from fastmetric.core.groups import GROUP, Queries, Reference, Rule
 from fastmetric.core.kernels import has_tails
@@ -19,7 +20,7 @@ from fastmetric.core.tree import Tree
 # A total below this has lost terms to underflow: it is taken relative to its largest term.
 FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
 _UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
-_GROUPS = 16  # of queries in a task
+_GROUPS = 32  # of queries in a task
 # Groups that are looked at to foresee the work: this many at least and at most, and between
 # them one in so many, that looking may cost only a few per cent of what it saves.
 _PROBES, _PROBE_SHARE = (4, 12), 20
@@ -27,12 +28,20 @@ _QUERIES = 2000  # in a task that looks for their largest terms
 
 
 class Path(NamedTuple):
-    """What some groups of queries did with the nodes that they met; see `group_sums`."""
+    """What some groups of queries, and their crowds, did with nodes; see `group_sums`."""
 
     queries: Queries
     first: int  # of the groups
     counts: np.ndarray
     visits: np.ndarray
+    kept: np.ndarray
+
+    def lengths(self) -> np.ndarray:
+        """Return the number of queries of every crowd (k,)."""
+        groups, queries = len(self.kept), self.queries
+        last = self.first + groups
+        crowds = make_crowds(queries, self.first, last, len(self.counts) > groups)
+        return queries.stops[crowds.lasts - 1] - queries.starts[crowds.firsts]
 
 
 class Totals(NamedTuple):
@@ -129,7 +138,7 @@ def _work(probe: Probe) -> Work:
     work = Work(0, 0, 0, 0, 0)
     for walk in probe.walks:
         tree = walk.reference.tree
-        sums, _, _, visits = group_sums(
+        sums, _, _, visits, _ = group_sums(
             queries, walk.reference, walk.rule, walk.roots, False, True, g, g + 1
         )
         leaves = visits[visits[:, 1] == 0, 0]
