@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmetric import kernel_sums
-from fastmetric.core.expansion import HIGHEST, log_remainder, make_series
+from fastmetric.core.expansion import HIGHEST, add_point, log_remainder, make_series, translate
+from fastmetric.core.groups import GROUP, Rule
+from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.sums import KERNELS, KernelSums
+from fastmetric.learn.totals import Walk, totals
 from tests import naive
 
 COMPACT = [kernel for kernel in KERNELS if kernel not in ("gaussian", "exponential")]
@@ -31,7 +34,7 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw, max_n=150, max_d=12):
+def cases(draw, max_n=400, max_d=12):
     """Draw what may break a bound: see the branches."""
     n, d = draw(st.integers(1, max_n)), draw(st.integers(1, max_d))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -287,3 +290,62 @@ def test_the_series_is_within_its_remainder_at_every_degree(d, radius, seed):
             * np.exp(log_remainder(series, degree + 1, max(0.0, nearest - radius / 100)))
         )
         assert error <= bound + 1e-14
+
+
+def _polynomial(series, coefficients, t):
+    """Return sum_b L_b t^b / b! at one point t (d,)."""
+    monomials = np.zeros(len(coefficients))
+    add_point(series, t, 1.0, monomials)
+    return monomials @ coefficients
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 4), st.floats(0.01, 1.0), st.floats(0.01, 1.0), st.integers(0, 2**32 - 1))
+def test_a_crowd_s_polynomial_is_within_its_remainder_at_every_degree(d, radius, width, seed):
+    rng = np.random.default_rng(seed)
+    u = rng.standard_normal((5, d))
+    u *= radius / np.linalg.norm(u, axis=1, keepdims=True)
+    t = rng.standard_normal(d)
+    t *= width / np.linalg.norm(t)
+    v = rng.standard_normal(d) * rng.choice([0.5, 2.0, 4.0])
+    weights, series = rng.random(5), make_series(d)
+    moments = np.zeros(len(series.indices))
+    for point, weight in zip(u, weights, strict=True):
+        add_point(series, point, weight, moments)
+    exact = weights @ np.exp(-((v + t - u) ** 2).sum(axis=1) / 2)
+    nearest = max(0.0, np.linalg.norm(v) - radius - width)
+    for degree in range(1, series.degree + 1):
+        local = np.zeros(len(moments))
+        translate(series, degree, moments, v, local)
+        bound = (
+            weights.sum()
+            * (radius + width) ** (degree + 1)
+            / np.prod(np.arange(1.0, degree + 2))
+            * np.exp(log_remainder(series, degree + 1, nearest))
+        )
+        assert abs(_polynomial(series, local, t) - exact) <= bound + 1e-14
+
+
+@given(st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_to_move_a_field_back_is_the_transpose_of_moving_it(d, seed):
+    rng, series = np.random.default_rng(seed), make_series(d)
+    here, there = rng.standard_normal((2, len(series.indices)))
+    v, degree = rng.standard_normal(d), int(rng.integers(1, series.degree + 1))
+    moved, back = np.zeros((2, len(here)))
+    translate(series, degree, here, v, moved)
+    translate(series, degree, there, -v, back)
+    scale = np.abs(here).max() * np.abs(there).max() * np.abs(moved).max()
+    assert abs(there @ moved - here @ back) <= 1e-11 * max(1.0, scale) * len(here)
+
+
+def test_a_wide_kernel_is_summed_by_crowds():
+    """Nearly all of it: the groups themselves have only what is near them left."""
+    X = np.random.default_rng(0).standard_normal((20_000, 2))
+    sums = KernelSums(X, bandwidth=1.0)
+    _, queries = sums._queries(None)
+    rule = Rule(GAUSSIAN, 0.5, 1e-2, 0.0)
+    found = totals(queries, Walk(sums._reference, rule, np.array([0]), keep=True))
+    own = sum(
+        np.count_nonzero(np.repeat(path.lengths() <= GROUP, path.counts)) for path in found.paths
+    )
+    assert own <= 30 * len(queries.starts)

@@ -28,10 +28,10 @@ def borrowed(typing_context: Any, value: Any) -> Any:
             array = context.make_array(kind)(context, builder, item)
             array.meminfo = cgutils.get_null_value(array.meminfo.type)
             return array._getvalue()
-        if isinstance(kind, types.BaseTuple):
+        if isinstance(kind, (types.Tuple, types.UniTuple, types.NamedTuple, types.NamedUniTuple)):
             parts = [
                 lent(context, builder, part, builder.extract_value(item, i))
-                for i, part in enumerate(kind)
+                for i, part in enumerate(kind.types)
             ]
             return context.make_tuple(builder, kind, parts)
         return item

@@ -99,7 +99,7 @@ def make_series(d: int) -> Series:
     whole = np.array(indices)
     pairs = [(a, b, tuple(map(sum, zip(a, b, strict=True)))) for a, b in product(indices, indices)]
     sums = sorted((sum(c), place[a], place[b], place[c]) for a, b, c in pairs if c in place)
-    degrees = np.array(sums)[:, 0]
+    totals = [total for total, *_ in sums]
     return Series(
         degree,
         padded,
@@ -108,7 +108,7 @@ def make_series(d: int) -> Series:
         np.array(one_less),
         (-1.0) ** whole.sum(axis=1),
         np.array(sums, np.uint32)[:, 1:].copy(),
-        np.searchsorted(degrees, np.arange(degree + 1), side="right"),
+        np.searchsorted(totals, np.arange(degree + 1), side="right"),
         _log_remainders(degree + 1),
     )
 
@@ -161,7 +161,7 @@ def add_shifted_moments(series, child, step, coefficients):
 
 @compiled
 def translate(series, degree, moments, v, local):
-    """Add a field to the polynomial `local` (C,) around another centre; v (d,) = (there - here) / h.
+    """Add a field to the polynomial `local` (C,) around another centre, v (d,) away in units of h.
 
     Of degree at most `degree` in both together.
     """

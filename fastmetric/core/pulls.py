@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import compiled
-from fastmetric.core.exp import exp
 from fastmetric.core.borrowed import borrowed
 from fastmetric.core.crowds import halves, make_crowds
+from fastmetric.core.exp import exp
 from fastmetric.core.expansion import add_shifted_moments, add_slope, hand_down, translate
 from fastmetric.core.fields import HERMITE, TAYLOR, add_moments, contracted, half_sq_norms
 from fastmetric.core.groups import distance_tile, make_group, place

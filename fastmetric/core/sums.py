@@ -53,6 +53,8 @@ from fastmetric.core.groups import (
 from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails
 from fastmetric.core.tree import DEEPEST
 
+_NARROWER = 0.6  # a part of a crowd walks if it is so much narrower than the last that did
+
 
 @compiled
 def _least(totals):
@@ -234,41 +236,48 @@ def _middle_gap(low, high, lower, upper):
 
 
 @compiled
-def group_sums(queries, ref, rule, roots, exact, keep, first, last):
+def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
     """Return the sums of the groups first:last (m,), the error of each group, and the paths.
 
     Over the trees that begin at the nodes `roots`; `exact`: pair by pair. With `keep`, the paths
     are what was visited, crowd after crowd, how many nodes that were of each, and what came to
-    each group from its crowds, a polynomial around its middle (groups, C).
+    each group from its crowds, a polynomial around its middle (groups, C). If only >= 0, nothing
+    is done but what leads to that group.
     """
     queries, ref, roots = borrowed((queries, ref, roots))
     together = not exact and not np.any(queries.shifts[first:last])
     crowds = make_crowds(queries, first, last, together)
     count = crowds.firsts.size
-    sums = np.empty(queries.stops[last - 1] - queries.starts[first])
+    sums = np.zeros(queries.stops[last - 1] - queries.starts[first])
     errors, counts = np.zeros(last - first), np.zeros(count, np.int64)
     room = ref.tree.starts.size
     visits, used = np.empty((count * room if keep else 0, 2), np.int32), 0
     size = max(1, ref.nodes.coefficients.shape[1])
-    locals_ = np.zeros((LEVELS, size))
     kept = np.zeros((last - first, size))
+    # By level of the crowd: its polynomial, the nodes left to its parts, its ledger.
+    fields, ledgers = np.zeros((LEVELS, size)), np.zeros((LEVELS, 3))
     waiting, lengths = np.empty((LEVELS, room), np.int64), np.zeros(LEVELS, np.int64)
-    ledgers = np.zeros((LEVELS, 3))
-    start = Ledger(0.0, 0.0, ref.nodes.weights[roots].sum())
+    # By level, too: the last crowd that walked, itself or one that it is a part of.
+    walkers = np.full(LEVELS, -1)
     for c in range(count):
-        level, parent = crowds.levels[c], crowds.parents[c]
-        local, pending, ledger = locals_[level], roots, start
+        if only >= 0 and not crowds.firsts[c] <= only < crowds.lasts[c]:
+            continue
+        level, up, local = crowds.levels[c], np.int64(-1), fields[crowds.levels[c]]
+        pending, ledger = roots, Ledger(0.0, 0.0, ref.nodes.weights[roots].sum())
         local[:] = 0
-        if parent >= 0:
-            pending = waiting[level - 1, : lengths[level - 1]]
-            ledger = Ledger(ledgers[level - 1, 0], ledgers[level - 1, 1], ledgers[level - 1, 2])
-            _inherit(crowds, c, ref, rule, locals_[level - 1], local)
-        if crowds.lasts[c] - crowds.firsts[c] > 1:
-            ledger, lengths[level], counts[c] = _sum_crowd(
-                crowds, c, ref, rule, pending, ledger, local, waiting[level], visits[used:]
-            )
-            ledgers[level, 0], ledgers[level, 1], ledgers[level, 2] = ledger
-        else:
+        if crowds.parents[c] >= 0:
+            up = walkers[level - 1]
+        single = crowds.lasts[c] - crowds.firsts[c] == 1
+        if not single and up >= 0 and crowds.radii[c] > _NARROWER * crowds.radii[up]:
+            walkers[level] = up
+            continue
+        walkers[level] = c
+        if up >= 0:
+            above = crowds.levels[up]
+            pending = waiting[above, : lengths[above]]
+            ledger = Ledger(ledgers[above, 0], ledgers[above, 1], ledgers[above, 2])
+            _inherit(crowds, up, c, ref, rule, fields[above], local)
+        if single:
             g = crowds.firsts[c]
             group = make_group(queries, crowds, c, ref)
             if exact:
@@ -281,6 +290,11 @@ def group_sums(queries, ref, rule, roots, exact, keep, first, last):
             kept[g - first] = local
             at = queries.starts[g] - queries.starts[first]
             sums[at : at + group.totals.size] = group.totals
+        else:
+            ledger, lengths[level], counts[c] = _sum_crowd(
+                crowds, c, ref, rule, pending, ledger, local, waiting[level], visits[used:]
+            )
+            ledgers[level, 0], ledgers[level, 1], ledgers[level, 2] = ledger
         used += counts[c]
     return sums, errors, counts, visits[:used].copy(), kept
 
@@ -295,13 +309,13 @@ def _sum_all(group, ref, rule, roots):
 
 
 @compiled
-def _inherit(crowds, c, ref, rule, parents, local):
-    """Move the polynomial of a crowd's parent to its own middle, added to `local`."""
+def _inherit(crowds, up, c, ref, rule, field, local):
+    """Move the polynomial of a larger crowd to the middle of a part of it, added to `local`."""
     if ref.nodes.coefficients.shape[1] == 0:
-        local[0] += parents[0]
+        local[0] += field[0]
     else:
-        step = crowds.centers[c] - crowds.centers[crowds.parents[c]]
-        hand_down(ref.series, parents, step * np.sqrt(2 * rule.factor), local)
+        step = crowds.centers[c] - crowds.centers[up]
+        hand_down(ref.series, field, step * np.sqrt(2 * rule.factor), local)
 
 
 @compiled

@@ -135,20 +135,29 @@ def foreseen(groups: Sequence[Probe], n_jobs: int | None) -> Work:
 def _work(probe: Probe) -> Work:
     """Return the work of one group in all its walks."""
     queries, g, _ = probe
+    first = g // _GROUPS * _GROUPS
+    last = min(first + _GROUPS, len(queries.starts))
+    rows = slice(*(ends[g] - queries.starts[first] for ends in (queries.starts, queries.stops)))
     work = Work(0, 0, 0, 0, 0)
     for walk in probe.walks:
         tree = walk.reference.tree
-        sums, _, _, visits, _ = group_sums(
-            queries, walk.reference, walk.rule, walk.roots, False, True, g, g + 1
+        sums, _, *path = group_sums(
+            queries, walk.reference, walk.rule, walk.roots, False, True, first, last, g
         )
-        leaves = visits[visits[:, 1] == 0, 0]
+        counts, visits, kept = path
+        lengths = Path(queries, first, counts, visits, kept).lengths()
+        sums = sums[rows]
+        # What its crowds did is shared with their other queries.
+        shares = np.repeat(len(sums) / lengths, counts)
+        alone = shares == 1
+        leaves = visits[alone & (visits[:, 1] == 0), 0]
         faint = has_tails(walk.rule.code) * float(np.count_nonzero(sums < FAINT[tree.rows.dtype]))
         work = work.plus(
             Work(
                 len(sums),
                 len(sums) * float((tree.stops[leaves] - tree.starts[leaves]).sum()),
-                len(sums) * float(np.count_nonzero(visits[:, 1] > 0)),
-                2 * len(visits),  # an opened node has two children
+                len(sums) * float(np.count_nonzero(visits[alone, 1] > 0)),
+                2 * float(shares.sum()),  # an opened node has two children
                 faint,
             )
         )
@@ -164,7 +173,7 @@ def _plain_totals(queries: Queries, walk: Walk) -> tuple[np.ndarray, np.ndarray,
 
     def task(part: tuple[int, int]) -> tuple[np.ndarray, ...]:
         ways = walk.roots, walk.exact, walk.keep
-        return group_sums(queries, walk.reference, walk.rule, *ways, *part)
+        return group_sums(queries, walk.reference, walk.rule, *ways, *part, -1)
 
     results = engine.run(task, parts, n_jobs=walk.n_jobs, label=walk.label)
     for (first, last), (values, errors, *path) in zip(parts, results, strict=True):
