@@ -52,26 +52,27 @@ class Problem:
         penalty: Penalty,
         n_jobs: int | None = None,
         label: str | None = None,
+        moments: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
+        """Take the data; `moments` are the mean (D,) and the covariance (D, D), None: of X."""
         self.X, self.shape, self.penalty = X, shape, penalty
         self.n_jobs, self.label = n_jobs, label
-        self.mean, cov = mean_and_covariance(X, n_jobs)
-        self.total = cov + penalty.total * np.eye(X.shape[1])
-        self.cov = cov
+        self.mean, self.cov = mean_and_covariance(X, n_jobs) if moments is None else moments
+        self.total = self.cov + penalty.total * np.eye(X.shape[1])
 
     def start(self) -> LocalModel:
         """Return the model whose kernel is as wide as the data, all directions local."""
-        local = self.cov + self.penalty.local * np.eye(len(self.cov))
-        return model_of(local, self.total, self.shape, q=len(local))
+        penalised = self.cov + self.penalty.local * np.eye(len(self.cov))
+        return self.model_from(penalised, len(penalised))
 
-    def model(self, local: np.ndarray, q: int | None = None) -> LocalModel:
-        """Return the model of a local covariance (D, D) to which the penalty is still to be added.
+    def model(self, local: np.ndarray) -> LocalModel:
+        """Return the model of a local covariance (D, D), to which the penalty is added."""
+        penalised = local + self.penalty.local * np.eye(len(local))
+        return model_of(penalised, self.total, self.shape)
 
-        `q` None: as many local directions as are best.
-        """
-        return model_of(
-            local + self.penalty.local * np.eye(len(local)), self.total, self.shape, q=q
-        )
+    def model_from(self, covariance: np.ndarray, q: int) -> LocalModel:
+        """Return the model of a local covariance, penalty included, with q local directions."""
+        return model_of(covariance, self.total, self.shape, q=q)
 
     def rows(self, model: LocalModel, X: np.ndarray | None = None) -> np.ndarray:
         """Return rows, None: all, in the coordinates of a model, (m, D)."""
