@@ -75,7 +75,7 @@ def maximise_by_batches(
         for n_iter in range(1, max_iter + 1):
             value, model, local = _sweep(problem, model, local, batches, rng)
             objective = problem.objective(model, value)
-            steps.append(Step(model, value, objective, time.perf_counter() - began))
+            steps.append(Step(model.q, value, objective, time.perf_counter() - began))
             if on_step is not None:
                 on_step(n_iter, steps[-1])
             idle = 0 if objective > best + tol else idle + 1
@@ -87,7 +87,7 @@ def maximise_by_batches(
         if not steps:
             raise
         interrupted = True
-    return Outcome(steps, converged, interrupted)
+    return Outcome(model, steps, converged, interrupted)
 
 
 def _sweep(
@@ -115,9 +115,7 @@ def _sweep(
     return total / n, model, local
 
 
-def estimated_likelihood(
-    problem: Problem, model: LocalModel, rng: np.random.RandomState
-) -> float:
+def estimated_likelihood(problem: Problem, model: LocalModel, rng: np.random.RandomState) -> float:
     """Return the mean log-likelihood, each row left out of its own, from as many rows as pay."""
     n = len(problem.X)
     rows = np.arange(n)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,17 +15,18 @@ from fastmetric.learn.responsibilities import among_all
 
 
 class Step(NamedTuple):
-    """A model, and what it is worth."""
+    """What a model is worth."""
 
-    model: LocalModel
+    n_local: int  # directions
     log_likelihood: float  # mean, each row left out of its own density
     objective: float  # minus the penalty: what EM never lowers
     seconds: float  # since the run began
 
 
 class Outcome(NamedTuple):
-    """How a run ended: its steps, the start first."""
+    """How a run ended: its last model, and its steps, the start first."""
 
+    model: LocalModel
     steps: list[Step]
     converged: bool
     interrupted: bool = False  # Ctrl-C, after at least one step
@@ -35,11 +36,10 @@ class Outcome(NamedTuple):
         """Return the last step."""
         return self.steps[-1]
 
-    def history(self) -> dict[str, np.ndarray]:
-        """Return the figures of the start and of every step, one array each."""
-        figures = ("log_likelihood", "objective", "seconds")
-        history = {key: np.array([getattr(step, key) for step in self.steps]) for key in figures}
-        return history | {"n_local": np.array([step.model.q for step in self.steps])}
+
+def history(steps: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Return the figures of the steps, one array each."""
+    return {key: np.array([getattr(one, key) for one in steps]) for key in steps[0]._fields}
 
 
 class Problem:
@@ -118,21 +118,22 @@ def maximise(
     on_step: Callable[[int, Step], None] | None = None,
 ) -> Outcome:
     """Run EM on all rows until a step gains less than `tol` in the mean, or `max_iter` steps."""
-    began, steps, model = time.perf_counter(), [], start
+    began, model, proposed = time.perf_counter(), start, start
+    steps: list[Step] = []
     try:
         for n_iter in range(max_iter + 1):
-            log_likelihood, local = problem.expect(model)
-            objective = problem.objective(model, log_likelihood)
-            steps.append(Step(model, log_likelihood, objective, time.perf_counter() - began))
+            value, local = problem.expect(proposed)
+            model, objective = proposed, problem.objective(proposed, value)
+            steps.append(Step(model.q, value, objective, time.perf_counter() - began))
             if on_step is not None:
                 on_step(n_iter, steps[-1])
             gained = n_iter == 0 or objective - steps[-2].objective > tol
             if not gained or model.q == 0:
-                return Outcome(steps, converged=True)
+                return Outcome(model, steps, converged=True)
             if n_iter < max_iter:
-                model = problem.model(local)
+                proposed = problem.model(local)
     except KeyboardInterrupt:
         if len(steps) < 2:
             raise
-        return Outcome(steps, converged=False, interrupted=True)
-    return Outcome(steps, converged=False)
+        return Outcome(model, steps, converged=False, interrupted=True)
+    return Outcome(model, steps, converged=False)

@@ -14,18 +14,27 @@ from fastmetric.learn.local_model import LocalModel
 class Seen(NamedTuple):
     """What is kept of the rows seen so far: moments, and a random sample of them."""
 
-    count: int
+    n: int
     mean: np.ndarray  # (D,)
     cov: np.ndarray  # (D, D), divisor n
     local: np.ndarray  # (D, D): the local covariance, without its penalty
     sample: np.ndarray  # (N, D)
 
 
-def first_seen(X: np.ndarray, size: int, rng: np.random.RandomState, n_jobs: int | None) -> Seen:
-    """Return what is kept of rows X (n, D); their local covariance is yet that of all of them."""
-    mean, cov = mean_and_covariance(X, n_jobs)
+def first_seen(
+    X: np.ndarray,
+    size: int,
+    rng: np.random.RandomState,
+    moments: tuple[np.ndarray, np.ndarray],
+) -> tuple[Seen, np.ndarray]:
+    """Return what is kept of rows X (n, D), and each one's place in the sample, or -1.
+
+    `moments` are their mean and covariance; the local covariance is yet that of all of them.
+    """
     chosen = np.sort(rng.permutation(len(X))[:size])
-    return Seen(len(X), mean, cov, cov, X[chosen])
+    places = np.full(len(X), -1)
+    places[chosen] = np.arange(len(chosen))
+    return Seen(len(X), *moments, moments[1], X[chosen]), places
 
 
 def joined(
@@ -36,13 +45,13 @@ def joined(
     The sample stays one of all rows seen, each as likely to be in it as any other.
     """
     mean, cov = mean_and_covariance(X, n_jobs)
-    count = seen.count + len(X)
+    count = seen.n + len(X)
     share, gap = len(X) / count, mean - seen.mean
     cov = (1 - share) * seen.cov + share * cov + share * (1 - share) * np.outer(gap, gap)
     free = min(max(size - len(seen.sample), 0), len(X))
     source = np.concatenate([np.full(len(seen.sample), -1), np.arange(free)])  # -1: an old row
     # Row number k of all replaces a random one of the sample with probability size / k.
-    numbers = seen.count + 1 + np.arange(free, len(X))
+    numbers = seen.n + 1 + np.arange(free, len(X))
     drawn = (rng.random_sample(len(numbers)) * numbers).astype(np.intp)
     replacing = np.flatnonzero(drawn < len(source))
     source[drawn[replacing]] = replacing + free  # of several for one place the last one stays

@@ -23,31 +23,23 @@ def search(
 
     From as many as EM leaves the number goes down, and up again, by steps that are halved: half
     of them, a quarter, and so on. The directions kept are those of largest variance in total
-    for their local variance. The history is that of the first trial and of the last run.
+    for their local variance. The steps are those of the best trial and of the run from there.
     """
-    first = maximise(problem, problem.start(), min(_TRIAL, max_iter), tol, on_step)
-    if first.interrupted or first.last.model.q == 0:
-        return first
-    trials = {first.last.model.q: first.last}
-    best = most = first.last.model.q
+    trial = min(_TRIAL, max_iter)
+    first = maximise(problem, problem.start(), trial, tol, on_step)
+    best = most = first.model.q
+    trials = {most: first}
+    step = 0 if first.interrupted else (most + 1) // 2
     try:
-        step = max(1, most // 2)
         while step:
             for q in (best - step, best + step):
                 if 0 <= q < most and q not in trials:
-                    trials[q] = _trial(problem, first.last, q, min(_TRIAL, max_iter), tol)
-            better = max(trials, key=lambda q: trials[q].objective)
-            if better == best:
-                step //= 2
-            best = better
+                    start = problem.model_from(first.model.covariance, q)
+                    trials[q] = maximise(problem, start, trial, tol)
+            before, best = best, max(trials, key=lambda q: trials[q].last.objective)
+            step = step // 2 if best == before else step
+        final = maximise(problem, trials[best].model, max_iter, tol, on_step)
     except KeyboardInterrupt:
-        return first._replace(interrupted=True)
-    final = maximise(problem, trials[best].model, max_iter, tol, on_step)
-    lasting = [step._replace(seconds=step.seconds + first.last.seconds) for step in final.steps]
-    return final._replace(steps=first.steps + lasting)
-
-
-def _trial(problem: Problem, start: Step, q: int, max_iter: int, tol: float) -> Step:
-    """Return where EM gets from `start` with no more than q local directions to begin with."""
-    model = problem.model_from(start.model.covariance, q)
-    return maximise(problem, model, max_iter, tol).last
+        return trials[best]._replace(converged=False, interrupted=True)
+    later = [one._replace(seconds=one.seconds + first.last.seconds) for one in final.steps[1:]]
+    return final._replace(steps=trials[best].steps + later)

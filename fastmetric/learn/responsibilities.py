@@ -4,9 +4,9 @@ Rows w_i are given in coordinates in which the kernel is exp(-|z_i - z_j|^2 / 2)
 coordinates of w. The responsibility of neighbour j for row i is its share of the row's sum
 [LOC-2]; the scatter is sum_ij lambda_ij (w_i - w_j)(w_i - w_j)ᵀ [LOC-3], over all coordinates.
 
-It is never taken from second moments, whose difference loses eps times the square of the
-distance between clusters. Each row gets u_i = sum_j (lambda_ij + lambda_ji)(w_i - w_j) first, a
-sum of differences, and the scatter is sum_i u_i w_iᵀ.
+Second moments would lose eps times the square of the distance between clusters. So each row gets
+u_i = sum_j (lambda_ij + lambda_ji)(w_i - w_j), a sum of differences, and the scatter is
+sum_i u_i w_iᵀ. In many dimensions, and where that loss is harmless, products are faster.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fastmetric.core import pairs
 from fastmetric.core.blocks import row_blocks
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.tiles import add_pulls, make_points, no_pulls, products_are_safe, pulled
+from fastmetric.learn import stripes
 from fastmetric.learn.exact import AllPairs, Classes, RowPairs, mostly_faint
 from fastmetric.learn.linear import cross_product
 
@@ -38,6 +39,9 @@ def among_all(
 ) -> Neighbourhood:
     """Return the neighbourhood of every row of W (n, D) among all others."""
     n = len(W)
+    if stripes.are_safe(W):
+        everyone = np.arange(n)
+        return Neighbourhood(*stripes.log_sums_and_scatter(W, W, everyone, q, n_jobs, label))
     rows = W * W.dtype.type(_UNIT)
     points = make_points(rows, near=q)
     classes = Classes(np.array([0, n]), np.zeros(n, np.intp), np.full(n, n))  # one holds them all
@@ -63,6 +67,8 @@ def of_rows(
 
     Row i is itself ref[selves[i]], left out; -1: it is none of them.
     """
+    if stripes.are_safe(query, ref):
+        return Neighbourhood(*stripes.log_sums_and_scatter(query, ref, selves, q, n_jobs, label))
     query, ref = query * query.dtype.type(_UNIT), ref * ref.dtype.type(_UNIT)
     safe = products_are_safe(query) and products_are_safe(ref)
     some, to = (make_points(rows, products=safe, near=q) for rows in (query, ref))
