@@ -27,6 +27,18 @@ ONLINE_BATCH = 1000
 _MOST_BYTES = 4e9  # of the covariances of "local"
 
 
+def learns_online(estimator: LocalFit) -> bool:
+    """Return whether an estimator can learn from a few rows at a time; raise why it cannot."""
+    for name, value in (("covariance", "local"), ("gaussian", "search"), ("nu", "auto")):
+        given = getattr(estimator, name)
+        if isinstance(given, str) and given == value:
+            raise AttributeError(
+                f"{name}={value!r} needs all rows at once, and partial_fit sees a few at a time. "
+                "Choose another, or call fit."
+            )
+    return True
+
+
 class LocalFit:
     """What LocalComponentAnalysis does behind its public methods."""
 
@@ -89,15 +101,6 @@ class LocalFit:
                 f"{size / 1e9:.1f} GB, of {_MOST_BYTES / 1e9:.0f} GB at most. Give fewer rows or "
                 "features, or another covariance."
             )
-
-    def _check_online(self) -> None:
-        """Raise on a parameter that needs all rows at once."""
-        for name, value in (("covariance", "local"), ("gaussian", "search"), ("nu", "auto")):
-            if isinstance(getattr(self, name), str) and getattr(self, name) == value:
-                raise ValueError(
-                    f"{name}={value!r} needs all rows at once, and partial_fit sees a few at a "
-                    "time. Choose another, or call fit."
-                )
 
     def _given_penalty(self) -> Penalty:
         """Return nu, a number or a pair, as two numbers."""
@@ -241,7 +244,15 @@ class LocalFit:
         """Tell how the fit ended, if not well."""
         if outcome.interrupted:
             raise KeyboardInterrupt
-        if not outcome.converged:
+        if outcome.collapsed:
+            warnings.warn(
+                f"LocalComponentAnalysis stopped after {self.n_iter_} iterations: the likelihood "
+                "has no maximum. It grows without bound as the kernel narrows in a direction in "
+                "which rows have equal values. Give nu > 0.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif not outcome.converged:
             warnings.warn(
                 f"LocalComponentAnalysis has not converged after {self.max_iter} iterations. "
                 "Raise max_iter or tol.",

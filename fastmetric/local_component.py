@@ -12,10 +12,11 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric._local_fit import NEIGHBOURS, ONLINE_BATCH, LocalFit
+from fastmetric._local_fit import NEIGHBOURS, ONLINE_BATCH, LocalFit, learns_online
 from fastmetric.learn import local_em, local_online
 from fastmetric.learn.linear import whitened
 from fastmetric.learn.local_batches import Batches
@@ -109,8 +110,10 @@ class LocalComponentAnalysis(
     Notes
     -----
     With ``nu=0`` the result goes along with any linear change of the features. Then every
-    direction has to vary: a constant feature, fewer rows than features, or duplicates of all rows
-    have no density, and raise.
+    direction has to vary: a constant feature, or no more rows than features, have no density and
+    raise. Where rows have equal values in some direction (integers, duplicates) the likelihood may
+    grow without bound: the fit then stops, at a kernel whose variance is some 1e-12 of the total
+    one, and warns. Give `nu` > 0 for such data, the square of the unit of rounding for example.
 
     Ctrl-C during `fit` raises KeyboardInterrupt and leaves the estimator fitted at the last
     finished iteration, or as it was if there is none.
@@ -202,6 +205,7 @@ class LocalComponentAnalysis(
         self._report(outcome)
         return self
 
+    @available_if(learns_online)
     def partial_fit(self, X: Any, y: Any = None) -> LocalComponentAnalysis:
         """Go on learning with new rows, in memory that does not grow.
 
@@ -224,7 +228,6 @@ class LocalComponentAnalysis(
         """
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
-            self._check_online()
             first = not hasattr(self, "components_")
             X = _validate.unlabelled_data(self, X, least_rows=2 if first else 1, first=first)
             self._check_parameters(None, X.shape[1])

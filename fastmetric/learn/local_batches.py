@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
 from fastmetric.learn.local_em import Outcome, Problem, Step
-from fastmetric.learn.local_model import LocalModel
+from fastmetric.learn.local_model import LocalModel, SingularError
 from fastmetric.learn.responsibilities import of_rows
 
 _JUDGED_PAIRS = 2e8  # by which the likelihood is estimated in the end
@@ -69,25 +69,24 @@ def maximise_by_batches(
     """
     began, model, local = time.perf_counter(), start, problem.cov
     steps: list[Step] = []
-    best, idle, converged, interrupted = -math.inf, 0, False, False
+    best, idle, ended = -math.inf, 0, {"converged": False}
     noisy = min(batches.size, batches.neighbours) < len(problem.X)
     try:
         for n_iter in range(1, max_iter + 1):
-            value, model, local = _sweep(problem, model, local, batches, rng)
-            objective = problem.objective(model, value)
+            value, objective, model, local = _sweep(problem, model, local, batches, rng)
             steps.append(Step(model.q, value, objective, time.perf_counter() - began))
             if on_step is not None:
                 on_step(n_iter, steps[-1])
             idle = 0 if objective > best + tol else idle + 1
             best = max(best, objective)
             if idle >= (_PATIENCE if noisy else 1) or model.q == 0:
-                converged = True
+                ended = {"converged": True}
                 break
-    except KeyboardInterrupt:
+    except (SingularError, KeyboardInterrupt) as stop:
         if not steps:
             raise
-        interrupted = True
-    return Outcome(model, steps, converged, interrupted)
+        ended |= {"interrupted" if isinstance(stop, KeyboardInterrupt) else "collapsed": True}
+    return Outcome(model, steps, **ended)
 
 
 def _sweep(
@@ -96,9 +95,9 @@ def _sweep(
     local: np.ndarray,
     batches: Batches,
     rng: np.random.RandomState,
-) -> tuple[float, LocalModel, np.ndarray]:
-    """Return the mean log-likelihood of a sweep, the model after it, and its covariance."""
-    X, n, total = problem.X, len(problem.X), 0.0
+) -> tuple[float, float, LocalModel, np.ndarray]:
+    """Return a sweep's mean log-likelihood and objective, the model after it, its covariance."""
+    X, n, total, penalties = problem.X, len(problem.X), 0.0, 0.0
     order, place = rng.permutation(n), np.full(n, -1)
     for first in range(0, n, batches.size):
         rows = order[first : first + batches.size]
@@ -109,10 +108,11 @@ def _sweep(
         ref = X if len(others) == n else X[others]
         logs, new = expect_rows(problem, model, X[rows], ref, place[rows])
         place[others] = -1
+        total += float(logs.sum())
+        penalties += len(rows) * problem.penalty.of(model)
         local = mixed(local, new, batches.discount, len(rows) / n)
         model = problem.model(local)
-        total += float(logs.sum())
-    return total / n, model, local
+    return total / n, (total - penalties) / n, model, local
 
 
 def estimated_likelihood(problem: Problem, model: LocalModel, rng: np.random.RandomState) -> float:

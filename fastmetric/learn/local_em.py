@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmetric.learn.linear import column_means, covariance, whitened
-from fastmetric.learn.local_model import LocalModel, Penalty, Shape, model_of
+from fastmetric.learn.local_model import LocalModel, Penalty, Shape, SingularError, model_of
 from fastmetric.learn.responsibilities import among_all
 
 
@@ -30,6 +30,7 @@ class Outcome(NamedTuple):
     steps: list[Step]
     converged: bool
     interrupted: bool = False  # Ctrl-C, after at least one step
+    collapsed: bool = False  # the likelihood has no maximum; these are the last steps with one
 
     @property
     def last(self) -> Step:
@@ -120,6 +121,7 @@ def maximise(
     """Run EM on all rows until a step gains less than `tol` in the mean, or `max_iter` steps."""
     began, model, proposed = time.perf_counter(), start, start
     steps: list[Step] = []
+    collapsed = False
     try:
         for n_iter in range(max_iter + 1):
             value, local = problem.expect(proposed)
@@ -132,8 +134,10 @@ def maximise(
                 return Outcome(model, steps, converged=True)
             if n_iter < max_iter:
                 proposed = problem.model(local)
+    except SingularError:
+        collapsed = True
     except KeyboardInterrupt:
         if len(steps) < 2:
             raise
         return Outcome(model, steps, converged=False, interrupted=True)
-    return Outcome(model, steps, converged=False)
+    return Outcome(model, steps, converged=False, collapsed=collapsed)

@@ -15,6 +15,10 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 
 
+class SingularError(ValueError):
+    """A covariance has no inverse: there is no density."""
+
+
 class Shape(NamedTuple):
     """What a model may be like."""
 
@@ -129,7 +133,7 @@ def _joint_directions(
 _LEAST_PIVOT = 4 * np.finfo(float).eps
 
 # A variance that is a smaller share of another one than this is none.
-_LEAST_SHARE = 1e-14
+_LEAST_SHARE = 1e-12
 
 
 def _check_pivots(pivots: np.ndarray, total: np.ndarray, least: np.ndarray) -> None:
@@ -140,12 +144,12 @@ def _check_pivots(pivots: np.ndarray, total: np.ndarray, least: np.ndarray) -> N
         return
     constant = np.flatnonzero(total == 0)
     if constant.size:
-        raise ValueError(
+        raise SingularError(
             f"{constant.size} of {len(total)} features are constant (the first is number "
             f"{constant[0]}): their local variance is 0, and the density is infinite. Drop them, "
             "or give nu > 0."
         )
-    raise ValueError(
+    raise SingularError(
         "The local covariance is singular: the rows lie in fewer dimensions than they have "
         "features, or have duplicates onto which the kernel collapses. Give nu > 0, drop redundant "
         "features and duplicates, or take another covariance."
@@ -155,12 +159,12 @@ def _check_pivots(pivots: np.ndarray, total: np.ndarray, least: np.ndarray) -> N
 def _check_ratios(ratios: np.ndarray, q: int) -> None:
     """Raise if the kernel has collapsed, or rows do not vary in a Gaussian direction."""
     if ratios[0] * _LEAST_SHARE > 1:
-        raise ValueError(
+        raise SingularError(
             "The kernel has collapsed: the likelihood grows without bound as it narrows, because "
             "rows have duplicates in some direction. Give nu > 0, or drop duplicates."
         )
     if q < len(ratios) and ratios[-1] < _LEAST_SHARE:
-        raise ValueError(
+        raise SingularError(
             "The rows do not vary in some direction, and a Gaussian part would be infinite there. "
             "Give nu > 0, or drop redundant features."
         )

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from fastmetric.learn.linear import whitened
 from fastmetric.learn.local_density import LocalDensity
 from fastmetric.learn.local_em import Problem, mean_and_covariance
-from fastmetric.learn.local_model import LocalModel, Penalty, Shape
+from fastmetric.learn.local_model import LocalModel, Penalty, Shape, SingularError
 
 _FACTOR = 4.0  # between two numbers of the grid
 _LEAST, _MOST = 1e-9, 1e3  # of the mean variance of the features
@@ -67,7 +67,7 @@ def choose_nu(
         problem = Problem(X, shape, penalty, n_jobs, moments=moments)
         try:
             model = learn(problem)
-        except ValueError:  # too small a penalty for data like these
+        except SingularError:  # too small a penalty for data like these
             return -math.inf
         rows = np.ascontiguousarray(problem.rows(model)[:, : model.q])
         density = LocalDensity(model, problem.mean, rows, n_jobs)
