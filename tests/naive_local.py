@@ -84,3 +84,27 @@ def em(X, n_iter, nu=0.0, covariance="full", rank=None, gaussian=False):
             B_local, B_gaussian = half @ (U[:, e < 1] / np.sqrt(e[e < 1])), half @ U[:, e >= 1]
         values.append(log_likelihood(X, B_local, B_gaussian).mean())
     return local, B_local, B_gaussian, np.array(values, np.float64)
+
+
+def em_each(X, common, smoothing, n_iter):
+    """Return one covariance per row (n, D, D), smoothed towards a common one, and likelihoods."""
+    n, D = X.shape
+    covariances = np.array([common] * n)
+    values = []
+    for k in range(n_iter + 1):
+        logs = np.full((n, n), -np.inf, WIDE)  # of row i under the kernel of row j
+        for j, C in enumerate(covariances):
+            gaps = X - X[j]
+            squares = np.einsum("ij,jk,ik->i", gaps, np.linalg.inv(C), gaps)
+            logs[:, j] = -squares / 2 - np.linalg.slogdet(2 * np.pi * C)[1] / 2
+            logs[j, j] = -np.inf
+        log_sums = np.array([log_sum_exp(row) for row in logs], WIDE)
+        values.append(float(log_sums.mean()) - np.log(n - 1))
+        if k == n_iter:
+            return covariances, np.array(values)
+        shares = np.exp(logs - log_sums[:, None]).astype(float)
+        for j in range(n):
+            gaps = X - X[j]
+            C = (gaps * shares[:, j : j + 1]).T @ gaps + smoothing * common
+            covariances[j] = C / (shares[:, j].sum() + smoothing)
+    return covariances, np.array(values)
