@@ -24,6 +24,7 @@ COVARIANCES = ("full", "diag", "spherical", "low_rank", "local")
 NEIGHBOURS = 3000  # rows that partial_fit keeps, unless told otherwise
 ONLINE_BATCH = 1000
 
+_TRIAL_TOL = 3e-3  # of EM, while nu is still being chosen
 _MOST_BYTES = 4e9  # of the covariances of "local"
 
 
@@ -145,22 +146,24 @@ class LocalFit:
         seed = rng.randint(2**31)  # every nu sees the same batches
 
         def learn(problem: Problem) -> LocalModel:
-            return self._learn(problem, np.random.RandomState(seed), quiet=True).model
+            return self._learn(problem, np.random.RandomState(seed), trial=True).model
 
         return choose_nu(rows, held_out, self._shape, learn, self.n_jobs)
 
-    def _learn(self, problem: Problem, rng: np.random.RandomState, quiet: bool = False) -> Outcome:
-        """Return the outcome of EM, in the way that the parameters ask for."""
-        on_step = None if quiet else self._on_step
+    def _learn(self, problem: Problem, rng: np.random.RandomState, trial: bool = False) -> Outcome:
+        """Return the outcome of EM, in the way that the parameters ask for.
+
+        A `trial` ends early, and tells nothing.
+        """
+        tol = max(self.tol, _TRIAL_TOL) if trial else self.tol
+        ends = self.max_iter, tol
+        on_step = None if trial else self._on_step
         batches = self._batches(len(problem.X))
         if self.gaussian == "search":
-            return search(problem, self.max_iter, self.tol, on_step)
+            return search(problem, *ends, on_step)
         if batches is None:
-            return maximise(problem, problem.start(), self.max_iter, self.tol, on_step)
-        outcome = maximise_by_batches(
-            problem, problem.start(), batches, self.max_iter, self.tol, rng, on_step
-        )
-        return outcome
+            return maximise(problem, problem.start(), *ends, on_step)
+        return maximise_by_batches(problem, problem.start(), batches, *ends, rng, on_step)
 
     def _learn_each(self, problem: Problem, outcome: Outcome) -> Outcome:
         """Set the covariances of all rows, from one for all; return the outcome of both."""
