@@ -88,7 +88,7 @@ def em(X, n_iter, nu=0.0, covariance="full", rank=None, gaussian=False):
 
 def em_each(X, common, smoothing, n_iter):
     """Return one covariance per row (n, D, D), smoothed towards a common one, and likelihoods."""
-    n, D = X.shape
+    n = len(X)
     covariances = np.array([common] * n)
     values = []
     for k in range(n_iter + 1):

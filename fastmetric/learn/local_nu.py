@@ -15,7 +15,9 @@ from fastmetric.learn.local_model import LocalModel, Penalty, Shape, SingularErr
 
 _FACTOR = 4.0  # between two numbers of the grid
 _LEAST, _MOST = 1e-9, 1e3  # of the mean variance of the features
-_EVALUATIONS = 8  # between the neighbours of the best number of the grid
+_LEAST_GAIN = 1e-3  # nats, for which the grid goes on
+_PRECISION = 0.1  # of the log of nu, and evaluations at most, between two numbers of the grid
+_EVALUATIONS = 8
 
 
 def best_nu(value: Callable[[float], float], start: float, least: float, most: float) -> float:
@@ -33,10 +35,11 @@ def best_nu(value: Callable[[float], float], start: float, least: float, most: f
     low, high, step = math.log(least), math.log(most), math.log(_FACTOR)
     at = min(max(math.log(start), low), high)
     side = step if loss(at + step) < loss(at - step) else -step
-    while low < at + side < high and loss(at + side) < loss(at):
+    while low < at + side < high and loss(at + side) < loss(at) - _LEAST_GAIN:
         at += side
     ends = max(at - step, low), min(at + step, high)
-    minimize_scalar(loss, bounds=ends, method="bounded", options={"maxiter": _EVALUATIONS})
+    options = {"maxiter": _EVALUATIONS, "xatol": _PRECISION}
+    minimize_scalar(loss, bounds=ends, method="bounded", options=options)
     return math.exp(max(seen, key=seen.__getitem__))
 
 
