@@ -35,7 +35,7 @@ FULL = Plan(
 )
 QUICK = Plan(n=1_500, repeats=3, sizes=(4_000, 8_000), held_out=500, sweeps=3)
 
-# The setting for covertype: standardised columns, a unit of rounding is 0.001 to 0.1 of a deviation.
+# Of standardised columns, whose units are 0.001 to 0.1 of a deviation.
 _COVERTYPE = dict(nu=1e-3, batch_size=2_000, n_neighbors=3_000, random_state=0)
 
 
