@@ -36,7 +36,7 @@ FULL = Plan(
 QUICK = Plan(n=1_500, repeats=3, sizes=(4_000, 8_000), held_out=500, sweeps=3)
 
 # Of standardised columns, whose units are 0.001 to 0.1 of a deviation.
-_COVERTYPE = dict(nu=1e-3, batch_size=2_000, n_neighbors=3_000, random_state=0)
+_COVERTYPE = dict(nu=1e-3, batch_size=2_000, n_neighbors=3_000, discount=0.1, random_state=0)
 
 
 def iteration(plan: Plan) -> Iterator[Row]:
@@ -116,7 +116,7 @@ def _until_converged(rows: np.ndarray, test: np.ndarray, sweeps: int) -> Row:
         "stochastic",
         f"covertype n={len(rows):,} D=10, to 0.05 nats",
         our_seconds=seconds,
-        note=f"nu={_COVERTYPE['nu']}, {few} sweeps: {value:.3f} nats on {len(test):,} held-out "
+        note=f"nu={_COVERTYPE['nu']:g}, {few} sweeps: {value:.3f} nats on {len(test):,} held-out "
         f"rows, {final:.3f} after {sweeps}",
     )
 

@@ -197,19 +197,14 @@ def test_float32_is_float64_but_for_rounding(D):
         assert getattr(narrow, method)(argument).dtype == np.float32
 
 
-@pytest.mark.parametrize("D", [3, 20])
 @pytest.mark.parametrize("gap", [1e5, 1e6])
-def test_clusters_far_apart_lose_nothing(gap, D):
-    near = two_clusters(80, D)
-    far = np.concatenate([near, near + gap])
-    one = LocalComponentAnalysis(max_iter=6, tol=0.0, nu=0.1).fit(near)
-    start = LocalComponentAnalysis(max_iter=60, tol=1e-9, nu=0.1).fit(near)
-    two = LocalComponentAnalysis(max_iter=200, tol=1e-9, nu=0.1).fit(far)
-    assert one.log_likelihood_ < start.log_likelihood_ or D == 3
+def test_clusters_far_apart_lose_nothing(gap):
+    near = two_clusters(80, 3)
+    one = LocalComponentAnalysis(tol=1e-9, nu=0.1).fit(near)
+    two = LocalComponentAnalysis(tol=1e-9, nu=0.1).fit(np.concatenate([near, near + gap]))
     # The same kernel serves both; half of the kernels are nowhere near.
-    np.testing.assert_allclose(two.covariance_, start.covariance_, rtol=2e-3, atol=2e-3)
-    expected = start.log_likelihood_ + np.log(79) - np.log(159)
-    assert two.log_likelihood_ == pytest.approx(expected, abs=1e-4)
+    np.testing.assert_allclose(two.covariance_, one.covariance_, atol=1e-3)
+    assert two.log_likelihood_ - one.log_likelihood_ == pytest.approx(np.log(79 / 159), abs=1e-6)
 
 
 @hypothesis_settings(max_examples=60)
@@ -237,14 +232,16 @@ def test_difficult_data_give_a_density_or_a_clear_error(
     estimator = LocalComponentAnalysis(
         covariance=covariance, gaussian=gaussian, nu=nu * scale**2, max_iter=10
     )
-    distinct = np.unique(X, axis=0)
-    if nu == 0 and (constant or len(distinct) <= D) and covariance != "spherical":
-        # No density: every direction has to vary.
+    ranges = np.ptp(X, axis=0)
+    flat = {
+        "full": np.linalg.matrix_rank((X - X.mean(axis=0)) / scale, tol=1e-9) < D,
+        "diag": (ranges == 0).any(),
+        "spherical": (ranges == 0).all(),
+    }
+    if nu == 0 and flat[covariance]:  # no density: every direction has to vary
         with pytest.raises(ValueError, match="nu > 0"):
             estimator.fit(X)
         assert not hasattr(estimator, "components_")
-        return
-    if nu == 0 and len(distinct) == 1:
         return
     estimator.fit(X)
     assert np.isfinite(estimator.covariance_).all()
@@ -304,25 +301,28 @@ def test_spectral_clustering_tells_circles_apart_among_noise():
 
 
 def test_batches_come_near_to_batch_em():
-    X = with_noise(1500)
+    X, new = np.split(with_noise(2000), [1500])
     whole = LocalComponentAnalysis().fit(X)
-    parts = LocalComponentAnalysis(batch_size=100, n_neighbors=700, random_state=0).fit(X)
-    assert parts.score(X) == pytest.approx(whole.score(X), abs=0.1)
+    parts = LocalComponentAnalysis(batch_size=100, random_state=0).fit(X)
+    assert parts.score(new) == pytest.approx(whole.score(new), abs=0.02)
+    # Neighbours are farther away in a sample of them, and the kernel is wider.
+    fewer = LocalComponentAnalysis(batch_size=100, n_neighbors=500, random_state=0).fit(X)
+    assert np.linalg.det(fewer.covariance_) > np.linalg.det(whole.covariance_)
+    assert fewer.score(new) == pytest.approx(whole.score(new), abs=0.5)
 
 
-def test_rows_bit_by_bit_come_near_to_batch_em():
-    X = with_noise(3000)
-    whole = LocalComponentAnalysis().fit(X)
-    online = LocalComponentAnalysis(n_neighbors=500, batch_size=100, random_state=0)
+def test_rows_bit_by_bit_come_near_to_a_fit_to_as_many_neighbours():
+    X, new = np.split(with_noise(3500), [3000])
+    few = LocalComponentAnalysis().fit(X[:500])
+    online = LocalComponentAnalysis(n_neighbors=500, batch_size=100, discount=0.1, random_state=0)
     for first in range(0, 3000, 100):
         online.partial_fit(X[first : first + 100])
     assert online._rows.shape == (500, 4)
     np.testing.assert_allclose(online.mean_, X.mean(axis=0), atol=1e-10)
-    assert online.score(X) == pytest.approx(whole.score(X), abs=0.15)
-    before = online.score(X)
-    assert pickle.loads(pickle.dumps(online)).partial_fit(X[:100]).score(X) == pytest.approx(
-        before, abs=0.05
-    )
+    assert online.score(new) == pytest.approx(few.score(new), abs=0.1)
+    before = online.score(new)
+    again = pickle.loads(pickle.dumps(online)).partial_fit(X[:100])
+    assert again.score(new) == pytest.approx(before, abs=0.05)
 
 
 def test_the_sample_of_rows_bit_by_bit_is_one_of_all():

@@ -13,8 +13,10 @@ within them: no method that lives on neighbours can tell them apart as they are,
 # ----------------------
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import SpectralClustering
 from sklearn.decomposition import PCA
+from sklearn.metrics import confusion_matrix
 
 from fastmetric import LocalComponentAnalysis
 
@@ -47,10 +49,9 @@ colours = np.array(["#2a6f97", "#e07a5f", "#81b29a"])
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.7), layout="constrained")
 for axis, (name, Z), kernel in zip(axes, views.items(), kernels, strict=True):
     found = SpectralClustering(3, gamma=0.5, random_state=0).fit_predict(Z)
-    pairs = np.array([[np.sum((found == k) & (y == c)) for c in range(3)] for k in range(3)])
-    right = pairs.max(axis=0).sum() / len(y)
-    order = np.argsort([Z[found == k] @ [0, 1] @ np.ones((found == k).sum()) for k in range(3)])
-    axis.scatter(*Z.T, s=7, c=colours[np.argsort(order)[found]], linewidths=0)
+    counts = confusion_matrix(y, found)
+    right = counts[linear_sum_assignment(-counts)].sum() / len(y)
+    axis.scatter(*Z.T, s=7, c=colours[found], linewidths=0)
     if kernel is not None:
         axis.plot(*(kernel + np.median(Z, axis=0)).T, color="0.15", lw=1.4)
     axis.set_title(f"{name}\n{right:.0%} found")
