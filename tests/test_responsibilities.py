@@ -1,0 +1,109 @@
+"""The E-step of Local Component Analysis against its naive twin: by differences and by products."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from fastmetric.core.stripes import few_products, weigh
+from fastmetric.learn import stripes
+from fastmetric.learn.responsibilities import among_all, of_rows
+from tests import naive_local
+
+DTYPES = [np.float64, np.float32]
+# Of log sums and of a mean scatter, in units of the kernel.
+TOLERANCE = {np.float64: 1e-11, np.float32: 2e-3}
+
+
+def check(found, W, ref, selves, q, dtype, slack=1.0):
+    """Assert that log sums and scatter are the twin's."""
+    weights, log_sums = naive_local.responsibilities(W[:, :q], ref[:, :q], selves)
+    expected = naive_local.scatter(weights, W, ref).astype(float)
+    tolerance = TOLERANCE[dtype] * slack
+    np.testing.assert_allclose(
+        found.log_sums, log_sums.astype(float), atol=tolerance, rtol=tolerance
+    )
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(found.scatter / size, expected / size, atol=tolerance)
+
+
+@hypothesis_settings(max_examples=40)
+@given(
+    st.integers(2, 150),
+    st.integers(1, 24),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.1, 1.0, 10.0]),
+    st.booleans(),
+    st.sampled_from(DTYPES),
+)
+def test_all_rows_among_each_other(n, D, seed, scale, rounded, dtype):
+    rng = np.random.default_rng(seed)
+    W = scale * rng.standard_normal((n, D))
+    W = (np.round(W) if rounded else W).astype(dtype)
+    q = int(rng.integers(1, D + 1))
+    check(among_all(W, q), W, W, np.arange(n), q, dtype)
+
+
+@hypothesis_settings(max_examples=40)
+@given(
+    st.integers(1, 80),
+    st.integers(2, 150),
+    st.integers(1, 24),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(DTYPES),
+)
+def test_some_rows_among_others(m, n, D, seed, dtype):
+    rng = np.random.default_rng(seed)
+    ref = 2 * rng.standard_normal((n, D)).astype(dtype)
+    W = 2 * rng.standard_normal((m, D)).astype(dtype)
+    selves = rng.integers(-1, n, m)
+    W[selves >= 0] = ref[selves[selves >= 0]]
+    q = int(rng.integers(1, D + 1))
+    check(of_rows(W, ref, selves, q), W, ref, selves, q, dtype)
+
+
+@pytest.mark.parametrize("D", [3, 20])
+@pytest.mark.parametrize("gap", [1e5, 1e6])
+def test_clusters_far_apart_are_taken_by_differences(gap, D):
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((100, D))
+    W[::2] += gap
+    assert not stripes.are_safe(W)
+    # Rows are rounded by eps times the gap when they are scaled, in every coordinate.
+    slack = 4 * D * np.finfo(float).eps * gap / TOLERANCE[np.float64]
+    check(among_all(W, D), W, W, np.arange(100), D, np.float64, max(slack, 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_serve_many_rows_in_many_dimensions(dtype):
+    rng = np.random.default_rng(0)
+    W = 1.5 * rng.standard_normal((700, 40)).astype(dtype)
+    assert stripes.are_safe(W)
+    check(among_all(W, 30), W, W, np.arange(700), 30, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
+def test_few_products_are_the_product(dtype, share):
+    rng = np.random.default_rng(0)
+    weights = (rng.random((37, 1100)) * (rng.random((37, 1100)) < share)).astype(dtype)
+    rows = rng.standard_normal((1100, 19)).astype(dtype)
+    found, expected = few_products(weights, rows), weights.astype(float) @ rows
+    np.testing.assert_allclose(found, expected, atol=1100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_left_out_is_below_the_rounding_of_a_row(dtype):
+    rng = np.random.default_rng(0)
+    Z = 4 * rng.standard_normal((200, 16)).astype(dtype)
+    squares = (Z**2).sum(axis=1)
+    products, col_sums = Z @ Z.T, np.zeros(200)
+    _, row_sums, live = weigh(products, squares, squares, np.arange(200), col_sums)
+    assert live == np.count_nonzero(products)
+    assert live < 0.5 * products.size  # there was something to leave out
+    np.testing.assert_allclose(row_sums, 1, atol=20 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(col_sums, products.sum(axis=0, dtype=float), rtol=1e-6)
+    assert (products[products > 0] > np.finfo(dtype).eps / 800).all()
