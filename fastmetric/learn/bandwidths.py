@@ -38,7 +38,6 @@ class Metric(NamedTuple):
             )
         return Z
 
-
     def rows(self, Z: np.ndarray) -> np.ndarray:
         """Return the rows (n, D) whose points are Z: the inverse of `points`."""
         if self.map is None or self.center is None:

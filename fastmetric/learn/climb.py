@@ -159,5 +159,5 @@ def _leaps(steps: np.ndarray, moves: np.ndarray, changes: np.ndarray, h: float) 
     leaps = -((moves + changes) * shares).sum(axis=1)
     downhill = np.einsum("ij,ij->i", steps + leaps, steps) <= 0
     leaps[downhill] = _STRIDE * steps[downhill]
-    lengths = np.sqrt(_sq_norms(leaps))
-    return leaps * np.minimum(1, _LEAP * h / np.maximum(lengths, np.finfo(float).tiny))[:, None]
+    lengths, longest = np.sqrt(_sq_norms(leaps)), _LEAP * h
+    return leaps * (longest / np.maximum(lengths, longest))[:, None] if longest else 0 * leaps
