@@ -74,7 +74,8 @@ def _row(case: str, n: int, plan: Plan, bin_seeding: bool) -> Row:
     """Return the times of both, and what both found."""
     X, y = hills(n)
     ours = MeanShift(bandwidth=_H, bin_seeding=bin_seeding)
-    peer = SklearnMeanShift(bandwidth=_RADIUS, bin_seeding=bin_seeding, n_jobs=-1)
+    # One process: at these sizes joblib's cost it more than they save.
+    peer = SklearnMeanShift(bandwidth=_RADIUS, bin_seeding=bin_seeding)
     compiling = clock(partial(MeanShift(**ours.get_params()).fit, X[:_FEW])).best
     timings = take_turns({"peer": partial(peer.fit, X), "ours": partial(ours.fit, X)}, plan.repeats)
     note = f"scikit-learn: {_found(peer, y)}; ours: {_found(ours, y)}"

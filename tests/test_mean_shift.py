@@ -304,7 +304,7 @@ def test_in_a_pipeline():
 
 
 def test_seeds_find_their_hills_and_rows_go_to_the_nearest():
-    X, y = blobs()
+    X, _ = blobs()
     model = MeanShift(bandwidth=1.5, seeds=[[0.5, 0.5], [7.0, 0.0]]).fit(X)
     assert len(model.cluster_centers_) == 2
     gaps = np.linalg.norm(X[:, None] - model.cluster_centers_, axis=2)

@@ -49,7 +49,7 @@ heights = np.exp(density.score_samples(grid)).reshape(x.shape)
 colors = np.array(["#4477aa", "#ee6677", "#228833", "#ccbb44", "#aa3377"])
 big = clusters.labels_ < 5
 figure, axis = plt.subplots(figsize=(7, 7), layout="constrained")
-axis.scatter(*X[big].T, s=2, c=colors[clusters.labels_[big]], alpha=0.25, linewidths=0)
+axis.scatter(*X[big].T, s=3, c=colors[clusters.labels_[big]], alpha=0.4, linewidths=0)
 axis.scatter(*X[~big].T, s=4, c="0.6", linewidths=0)
 axis.contour(x, y, heights, levels=12, colors="0.25", linewidths=0.5, alpha=0.7)
 for way in ways_up(X[::170]).transpose(1, 0, 2):

@@ -59,7 +59,6 @@ def find_modes(sums: KernelSums, starts: np.ndarray, how: Climb) -> Modes:
     if how.rtol > 0:
         coarse = max(tol, _ROUGH * how.rtol)
         ends = climb(within_rtol, starts, h, tol=coarse, max_iter=how.max_iter)
-    # The rows that did not arrive in time are told by the gradient, by exact sums.
     ends = _on(ends, climb(exact, ends.points, h, tol=tol, max_iter=max(1, _left(ends, how))))
     saddles, nudged = _off_saddles(exact, ends, h)
     for _ in range(_ROUNDS):
@@ -70,7 +69,7 @@ def find_modes(sums: KernelSums, starts: np.ndarray, how: Climb) -> Modes:
         ends = _on(ends, climb(exact, points, h, tol=tol, max_iter=_left(ends, how)))
         saddles, nudged = _off_saddles(exact, ends, h)
     modes, mode_of_end = _united(ends, MEET * h)
-    n_left = np.count_nonzero((ends.steps[modes] > tol * h) | np.isin(modes, saddles))
+    n_left = int(np.sum((ends.steps[modes] > tol * h) | np.isin(modes, saddles)))
     return Modes(
         ends.points[modes],
         ends.steps[modes] / h,
