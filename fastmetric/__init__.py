@@ -2,6 +2,7 @@
 
 from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import KernelDensity, kernel_sums
+from fastmetric.local_component import LocalComponentAnalysis
 from fastmetric.mean_shift import MeanShift
 from fastmetric.nca import NCA
 from fastmetric.nca_objective import nca_value_and_grad
@@ -12,6 +13,7 @@ __all__ = [
     "NCA",
     "KDTree",
     "KernelDensity",
+    "LocalComponentAnalysis",
     "MeanShift",
     "__version__",
     "kernel_sums",

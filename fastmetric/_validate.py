@@ -46,10 +46,23 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     return X, *_class_numbers(y)
 
 
-def unlabelled_data(estimator: Any, X: Any, copy: bool = False) -> np.ndarray:
-    """Return X (n, D) as floats, rows contiguous, and let the estimator know its features."""
+def unlabelled_data(
+    estimator: Any, X: Any, copy: bool = False, least_rows: int = 1, first: bool = True
+) -> np.ndarray:
+    """Return X (n, D) as floats, rows contiguous, and let the estimator know its features.
+
+    Not `first`: these should be the features it knows.
+    """
     refuse_strings(X)
-    return validate_data(estimator, X, dtype=FLOATS, order="C", copy=copy)
+    return validate_data(
+        estimator,
+        X,
+        dtype=FLOATS,
+        order="C",
+        copy=copy,
+        ensure_min_samples=least_rows,
+        reset=first,
+    )
 
 
 def query_data(estimator: Any, X: Any) -> np.ndarray:

@@ -38,11 +38,12 @@ class Points(NamedTuple):
     """Points, padded with zeros to a multiple of ALIGN, in the layouts that the loops read."""
 
     size: int  # n, without padding
+    width: int  # d, the coordinates that are scattered, without padding
     products: bool  # whether scatter may use products
     weights: np.ndarray  # (N,): what a point's kernel counts for in a sum
     rows: np.ndarray  # (N, d), for products (N, d') with d' padded to whole vectors
-    strips: np.ndarray  # (N / ROWS, d, ROWS)
-    panels: np.ndarray  # (N / width, d, width)
+    strips: np.ndarray  # (N / ROWS, q, ROWS), of the first q coordinates: those of distances
+    panels: np.ndarray  # (N / panel width, q, panel width)
     cols: np.ndarray  # (d, N), for products (0, 0)
 
 
@@ -53,23 +54,28 @@ def padded(n):
 
 
 def make_points(
-    Z: np.ndarray, weights: np.ndarray | None = None, *, products: bool | None = None
+    Z: np.ndarray,
+    weights: np.ndarray | None = None,
+    *,
+    products: bool | None = None,
+    near: int | None = None,
 ) -> Points:
     """Return the layouts of the points `Z` (n, d), with weights (n,), None: 1.
 
     `products` None: where they are safe. Query and reference points of one scatter must agree
-    on them.
+    on them. Distances are taken in the first `near` coordinates, None: in all.
     """
     n, d = Z.shape
+    near = d if near is None else near
     products = products_are_safe(Z) if products is None else products
     spare = -d % (VECTOR_BYTES // Z.itemsize) if products else 0
     rows = np.zeros((n + -n % ALIGN, d + spare), Z.dtype)
     rows[:n, :d] = Z
-    strips, panels = make_panels(rows, d, ROWS), make_panels(rows, d, panel_width(Z.dtype))
+    strips, panels = make_panels(rows, near, ROWS), make_panels(rows, near, panel_width(Z.dtype))
     cols = np.empty((0, 0), Z.dtype) if products else np.ascontiguousarray(rows.T)
     padded_weights = np.zeros(len(rows), Z.dtype)
     padded_weights[:n] = 1 if weights is None else weights
-    return Points(n, products, padded_weights, rows, strips, panels, cols)
+    return Points(n, d, products, padded_weights, rows, strips, panels, cols)
 
 
 def products_are_safe(Z: np.ndarray) -> bool:
@@ -121,7 +127,7 @@ def add_pulls(total: Pulls, part: Pulls, where: slice | np.ndarray) -> None:
 
 def pulled(pulls: Pulls, points: Points) -> np.ndarray:
     """Return u (n, d), what was scattered to the points."""
-    n, d = points.size, points.panels.shape[1]
+    n, d = points.size, points.width
     return pulls.weights[:n, None] * points.rows[:n, :d] - pulls.sums[:n, :d]
 
 
@@ -187,7 +193,7 @@ def _scatter_by_differences(tile, query, i0, to_query, ref, j0, to_ref):
 @compiled
 def scatter_few(weights, query, i, to_query, ref, j0, to_ref):
     """Scatter a row of weights that are nearly all zero, pair by pair, and clear it."""
-    d = query.panels.shape[1]
+    d = query.width
     for c in range(weights.size):
         w = weights[c]
         if w != 0:

@@ -69,7 +69,8 @@ class RowPairs:
         """Take the points sorted by class, and the distinct rows `chosen` (m,)."""
         self.points, self.chosen, self.code, self.n_jobs = points, chosen, code, n_jobs
         d = points.panels.shape[1]
-        self._query = make_points(points.rows[chosen, :d], products=points.products)
+        rows = points.rows[chosen, : points.width]
+        self._query = make_points(rows, products=points.products, near=d)
         self._where = pairs.Neighbours(classes.starts[chosen], classes.stops[chosen], chosen)
         self._blocks = row_blocks(len(chosen), points.size, d)
 

@@ -69,6 +69,23 @@ def project(
     return Z
 
 
+def whitened(
+    X: np.ndarray, center: np.ndarray, A: np.ndarray, n_jobs: int | None = None
+) -> np.ndarray:
+    """Return (X - center) A^T, (n, d), computed in float64, in the precision of X.
+
+    For maps that blow up directions in which X hardly varies.
+    """
+    Z = np.empty((len(X), len(A)), X.dtype)
+
+    def task(rows: slice) -> None:
+        Z[rows] = np.subtract(X[rows], center, dtype=np.float64) @ A.T
+
+    for _ in engine.run(task, _row_ranges(X), n_jobs=n_jobs):
+        pass
+    return Z
+
+
 def cross_product(
     U: np.ndarray, X: np.ndarray, center: np.ndarray, n_jobs: int | None = None
 ) -> np.ndarray:
