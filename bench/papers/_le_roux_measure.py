@@ -119,8 +119,9 @@ def clustering(data: str, noise: int, variant: str, judge: Callable, runs: int) 
     """Return the row of one variant on a problem with so many dimensions of noise."""
     problem = CLUSTERS[data]
     found = [judge(*noisy(problem, noise, seed), problem) for seed in range(runs)]
-    columns = [[value for value in column if value is not None] for column in zip(*found, strict=True)]
-    values, iterations, directions, seconds = columns
+    values, iterations, directions, seconds = (
+        [value for value in column if value is not None] for column in zip(*found, strict=True)
+    )
     return Row(
         data,
         f"{noise} noise dimensions",

@@ -45,11 +45,13 @@ def curves(path: Path, rows: Sequence[Row], title: str) -> None:
     variants = list(dict.fromkeys(row.variant for row in rows))
     shades = plt.get_cmap("viridis_r")(np.linspace(0.1, 0.95, len(variants)))
     for axis, problem in zip(np.atleast_1d(axes), problems, strict=True):
-        for variant, shade in zip(variants, shades, strict=True):
+        places = sorted({row.key for row in rows if row.data == problem})
+        for k, (variant, shade) in enumerate(zip(variants, shades, strict=True)):
             own = [row for row in rows if (row.data, row.variant) == (problem, variant)]
-            own = [row for row in own if row.values]
+            # Evenly spaced, side by side: most curves lie on each other.
+            beside = 0.06 * (k - (len(variants) - 1) / 2)
             axis.errorbar(
-                [row.key for row in own],
+                [places.index(row.key) + beside for row in own],
                 [row.mean for row in own],
                 yerr=[row.error for row in own],
                 color=_COLORS.get(variant, shade),
@@ -60,7 +62,9 @@ def curves(path: Path, rows: Sequence[Row], title: str) -> None:
                 label=variant,
             )
         _dress(axis, problem, "dimensions of noise")
-        axis.set_ylim(0 if problem.startswith("five") else 40, 102)
+        axis.set_xticks(range(len(places)), places)
+        axis.set_xlim(-0.3, len(places) - 0.7)
+        axis.set_ylim(0, 104)
     np.atleast_1d(axes)[0].set_ylabel("rows in the right cluster, %")
     handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)

@@ -15,8 +15,8 @@ _TEXT = {"data", "setting", "variant"}
 
 LEGENDS = {
     1: (
-        "Width over height by which the text is distorted, up to a rotation (or its inverse, if "
-        "that is larger): 1 is none. The paper shows a picture.",
+        "By how much the map stretches the text more along one direction than across it: 1 is a "
+        "rotation. The paper shows a picture.",
     ),
     3: (
         "Clustering accuracy in percent after spectral clustering (10 nearest neighbours), mean ± "

@@ -74,7 +74,7 @@ def figure_1(plan: Plan, out: Path) -> Iterator[Row]:
     for name, model in {"PCA": measure.principal(), "local": measure.local()}.items():
         points, distortion = measure.straightened(model, letters @ _SHEAR, letters)
         title = "Local Component Analysis" if name == "local" else name
-        panels.append((f"{title}: {distortion:.1f} times as wide as high, or high as wide", points))
+        panels.append((f"{title}: one side stretched {distortion:.1f} times the other", points))
         yield Row(f"“{TEXT}”", f"{plan.points} points", title, [distortion])
     pictures.text(out / "le-roux-text.png", panels)
 
