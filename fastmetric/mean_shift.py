@@ -75,8 +75,9 @@ class MeanShift(ClusterMixin, BaseEstimator):
 
     Notes
     -----
-    Exact: the centres are points of zero gradient to within `tol`, by sums over all rows, and none
-    is a saddle, unless `fit` warns. On the way there the density rises with every step, to within
+    Exact: the centres are points of zero gradient to within `tol`, by sums over all rows, and not
+    saddles, unless `fit` warns (in more than 8 dimensions, or along directions hardly curved, a
+    saddle may go unnoticed). On the way there the density rises with every step, to within
     `rtol`. Approximate: which hill a row near a divide belongs to. Steps are lengthened, by a
     quarter of a bandwidth at most, where that raises the density, and trajectories that come
     within 0.05 bandwidths of where a higher one has been go on as one.

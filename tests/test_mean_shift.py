@@ -209,6 +209,14 @@ def test_a_saddle_is_no_mode():
     assert model.gradient_norms_[0] <= 1e-6
 
 
+@pytest.mark.parametrize("d", [1, 8, 9, 40])
+def test_a_saddle_is_noticed_in_any_direction(d):
+    way = np.random.default_rng(d).standard_normal(d)
+    way *= 2 / np.linalg.norm(way)
+    model = MeanShift(bandwidth=1.0, seeds=np.zeros((1, d))).fit(np.stack([way, -way]))
+    assert abs(np.linalg.norm(model.cluster_centers_[0]) - 1.99) < 0.1
+
+
 def test_one_row_and_duplicates_are_modes_of_their_own():
     np.testing.assert_array_equal(MeanShift().fit([[3.0, 4.0]]).cluster_centers_, [[3.0, 4.0]])
     X = np.repeat([[0.0, 0.0], [100.0, 0.0]], [3, 50], axis=0)

@@ -17,6 +17,8 @@ _ROUGH = 10  # times rtol: a shorter step by approximate sums is noise
 _PROBE = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}  # bandwidths, for differences
 _NUDGE = 0.1  # bandwidths: away from a saddle
 _ROUNDS = 10  # of nudges
+_BLOCK, _SUBSPACE = 8, 4  # directions that are looked along at once, and how often
+_COORDINATES = 4_000_000  # of points that are looked at at once
 
 
 class Climb(NamedTuple):
@@ -60,14 +62,14 @@ def find_modes(sums: KernelSums, starts: np.ndarray, how: Climb) -> Modes:
         coarse = max(tol, _ROUGH * how.rtol)
         ends = climb(within_rtol, starts, h, tol=coarse, max_iter=how.max_iter)
     ends = _on(ends, climb(exact, ends.points, h, tol=tol, max_iter=max(1, _left(ends, how))))
-    saddles, nudged = _off_saddles(exact, ends, h)
+    saddles, nudged = _off_saddles(exact, ends, h, rounding)
     for _ in range(_ROUNDS):
         if not saddles.size or not _left(ends, how):
             break
         points = ends.points.copy()
         points[saddles] = nudged
         ends = _on(ends, climb(exact, points, h, tol=tol, max_iter=_left(ends, how)))
-        saddles, nudged = _off_saddles(exact, ends, h)
+        saddles, nudged = _off_saddles(exact, ends, h, rounding)
     modes, mode_of_end = _united(ends, MEET * h)
     n_left = int(np.sum((ends.steps[modes] > tol * h) | np.isin(modes, saddles)))
     return Modes(
@@ -108,28 +110,48 @@ def _left(ends: Ends, how: Climb) -> int:
     return max(0, how.max_iter - ends.n_iter)
 
 
-def _off_saddles(steps_at: Steps, ends: Ends, h: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return which ends are saddles (s,), and points (s, d) beside them, higher or as high.
-
-    The derivative of the step is h^2 times the Hessian of the log density, by differences here.
-    """
+def _off_saddles(
+    steps_at: Steps, ends: Ends, h: float, rounding: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which ends are saddles (s,), and points (s, d) beside them, on the higher side."""
     k, d = ends.points.shape
+    curvatures, directions = np.empty(k), np.empty((k, d))
+    size = max(1, _COORDINATES // (2 * min(d, _BLOCK) * d))
+    for part in (slice(start, start + size) for start in range(0, k, size)):
+        curvatures[part], directions[part] = _steepest(steps_at, ends.points[part], h)
+    # What is flatter than differences can tell counts as a mode.
     probe = _PROBE[ends.points.dtype]
-    offsets = np.concatenate([np.eye(d), -np.eye(d)]) * (probe * h)
-    points = ends.points[:, None, :] + offsets.astype(ends.points.dtype)
-    _, steps = steps_at(points.reshape(-1, d))
-    steps = steps.reshape(k, 2, d, d)
-    hessians = (steps[:, 0] - steps[:, 1]) / (2 * probe * h)
-    values, vectors = np.linalg.eigh((hessians + hessians.transpose(0, 2, 1)) / 2)
-    # Differences are good to about probe^2; what is flatter than that counts as a mode.
-    saddles = np.flatnonzero(values[:, -1] > 10 * probe)
-    away = (_NUDGE * h) * vectors[saddles, :, -1]
+    saddles = np.flatnonzero(curvatures > max(10 * probe, 4 * rounding / probe))
+    away = (_NUDGE * h) * directions[saddles]
     both = np.stack([ends.points[saddles] + away, ends.points[saddles] - away])
     both = both.astype(ends.points.dtype)
     if not saddles.size:
         return saddles, both[0]
     log_sums = steps_at(both.reshape(-1, d))[0].reshape(2, -1)
     return saddles, np.where((log_sums[0] >= log_sums[1])[:, None], both[0], both[1])
+
+
+def _steepest(steps_at: Steps, points: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest curvature (m,) of the log density at points (m, d), and its direction.
+
+    In units of 1/h^2: the largest eigenvalue of the derivative of the step, by differences along
+    all axes; in many dimensions by a few rounds of subspace iteration.
+    """
+    m, d = points.shape
+    probe, b = _PROBE[points.dtype], min(d, _BLOCK)
+    start = np.eye(d) if b == d else np.random.default_rng(0).standard_normal((d, b))
+    axes = np.broadcast_to(np.linalg.qr(start)[0], (m, d, b))
+    for _ in range(1 if b == d else _SUBSPACE):
+        offsets = (probe * h) * axes.transpose(0, 2, 1)
+        both = np.stack([points[:, None] + offsets, points[:, None] - offsets])
+        _, steps = steps_at(both.reshape(-1, d).astype(points.dtype))
+        ahead, behind = steps.reshape(2, m, b, d).transpose(0, 1, 3, 2)
+        bent = (ahead - behind) / (2 * probe * h)
+        small = axes.transpose(0, 2, 1) @ bent
+        values, vectors = np.linalg.eigh((small + small.transpose(0, 2, 1)) / 2)
+        directions = (axes @ vectors[:, :, -1:])[:, :, 0]
+        axes = np.linalg.qr(axes + bent)[0]  # the derivative plus 1 has no negative eigenvalue
+    return values[:, -1], directions
 
 
 def _united(ends: Ends, radius: float) -> tuple[np.ndarray, np.ndarray]:
