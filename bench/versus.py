@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import _report, versus_kde, versus_local, versus_nca, versus_neighbors, versus_tree
+from bench import (
+    _report,
+    versus_kde,
+    versus_local,
+    versus_meanshift,
+    versus_nca,
+    versus_neighbors,
+    versus_tree,
+)
 from bench._report import Row
 from bench._setup import UnavailableError
 
@@ -21,6 +29,7 @@ METHODS = {
     "tree": versus_tree,
     "kde": versus_kde,
     "local": versus_local,
+    "meanshift": versus_meanshift,
     "neighbors": versus_neighbors,
 }
 

@@ -3,6 +3,7 @@
 from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import KernelDensity, kernel_sums
 from fastmetric.local_component import LocalComponentAnalysis
+from fastmetric.mean_shift import MeanShift
 from fastmetric.nca import NCA
 from fastmetric.nca_objective import nca_value_and_grad
 
@@ -13,6 +14,7 @@ __all__ = [
     "KDTree",
     "KernelDensity",
     "LocalComponentAnalysis",
+    "MeanShift",
     "__version__",
     "kernel_sums",
     "nca_value_and_grad",

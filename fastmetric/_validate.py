@@ -77,16 +77,16 @@ def float_array(X: Any, name: str) -> np.ndarray:
     return check_array(X, dtype=FLOATS, order="C", input_name=name)
 
 
-def in_precision_of(query: np.ndarray, X: np.ndarray) -> np.ndarray:
+def in_precision_of(query: np.ndarray, X: np.ndarray, name: str = "query") -> np.ndarray:
     """Return queries (m, D) in the precision of the points X (n, D)."""
     if query.shape[1] != X.shape[1]:
         raise ValueError(
-            f"query has {query.shape[1]} features; X has {X.shape[1]}. Give the same features."
+            f"{name} has {query.shape[1]} features; X has {X.shape[1]}. Give the same features."
         )
     with np.errstate(over="ignore"):
         query = query.astype(X.dtype, copy=False)
     if not np.isfinite(query).all():
-        raise ValueError(f"query is out of the range of {X.dtype}, the precision of X.")
+        raise ValueError(f"{name} is out of the range of {X.dtype}, the precision of X.")
     return query
 
 

@@ -271,3 +271,31 @@ def neighbours_within(X, query, r):
     """Return the row numbers of the points at a distance <= r, one array for each query."""
     near = np.sqrt(neighbours_sq_distances(X, query)) <= np.reshape(r, (-1, 1))
     return [np.flatnonzero(row) for row in near]
+
+
+def mean_shift_step(X, query, h=1.0):
+    """Return sum_j k_j x_j / sum_j k_j - q, (m, d), k the Gaussian of width h."""
+    X, query = np.asarray(X, WIDE), np.asarray(query, WIDE)
+    s = sq_distances(query, X) / (2 * WIDE(h) ** 2)
+    k = np.exp(s.min(axis=1, keepdims=True) - s)
+    gaps = X[None, :, :] - query[:, None, :]
+    return (k[:, :, None] * gaps).sum(axis=1) / k.sum(axis=1, keepdims=True)
+
+
+def mean_shift(X, starts, h=1.0, tol=1e-7, max_iter=20_000):
+    """Return where plain mean shift ends from `starts`, (m, d)."""
+    points, left = np.array(starts, WIDE), np.arange(len(starts))
+    for _ in range(max_iter):
+        if not left.size:
+            return points
+        step = mean_shift_step(X, points[left], h)
+        points[left] += step
+        left = left[np.sqrt((step**2).sum(axis=1)) > tol * h]
+    raise RuntimeError("The naive climb did not end.")
+
+
+def log_density(X, query, h=1.0):
+    """Return the log of the Gaussian kernel density, (m,)."""
+    n, d = np.shape(X)
+    logs = [log_sum_exp(-row) for row in sq_distances(query, X) / (2 * WIDE(h) ** 2)]
+    return np.array(logs) - np.log(WIDE(n)) - d * np.log(WIDE(h) * np.sqrt(2 * WIDE(np.pi)))

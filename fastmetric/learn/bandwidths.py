@@ -38,6 +38,16 @@ class Metric(NamedTuple):
             )
         return Z
 
+    def rows(self, Z: np.ndarray) -> np.ndarray:
+        """Return the rows (n, D) whose points are Z: the inverse of `points`."""
+        if self.map is None or self.center is None:
+            return Z
+        if self.map.ndim == 1:
+            X = Z * self.map + self.center
+        else:
+            X = solve_triangular(self.map, Z.T, lower=True).T + self.center
+        return X.astype(Z.dtype, copy=False)
+
 
 def metric_of(bandwidth: Any, X: np.ndarray, n_jobs: int | None = None) -> Metric:
     """Return the metric of a number, a vector (D,) or a covariance (D, D) for points X (n, D)."""
@@ -96,6 +106,19 @@ def _root(covariance: np.ndarray) -> np.ndarray:
             "bandwidth is a matrix, but not positive definite; a covariance of full rank was "
             "expected. Add a small multiple of the identity, or drop redundant features."
         ) from None
+
+
+def gradient_bandwidth(X: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
+    """Return widths (d,) that estimate the gradient of a density best if X (n, d) is normal.
+
+    1 for a feature that is constant, but for rounding.
+    """
+    n, d = X.shape
+    center = column_means(X, n_jobs)
+    deviations = np.sqrt(np.mean(np.square(X - center), axis=0, dtype=np.float64))
+    constant = deviations <= 1e3 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0)
+    widths = deviations * (4 / ((d + 4) * n)) ** (1 / (d + 6))
+    return np.where(constant, 1.0, widths)
 
 
 def loo_bandwidth(

@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmetric import engine
 from fastmetric.core.expansion import highest_degree
 from fastmetric.core.groups import GROUP, LONGEST, Queries, Rule
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
+from fastmetric.core.shifts import shift_groups
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
-from fastmetric.learn.totals import Probe, Walk, foreseen, group_starts, totals
+from fastmetric.learn.totals import Path, Probe, Walk, foreseen, group_starts, totals
 from fastmetric.learn.trees import LEAF_SIZE, build_tree, summarised
 
 KERNELS = tuple(CODES)
@@ -65,7 +67,8 @@ class KernelSums:
 
     def set_bandwidth(self, bandwidth: float) -> None:
         """Go on with another bandwidth and the same tree."""
-        self._factor = (0.5 if self.code == GAUSSIAN else 1.0) / float(bandwidth) ** 2
+        self.bandwidth = float(bandwidth)
+        self._factor = (0.5 if self.code == GAUSSIAN else 1.0) / self.bandwidth**2
         d, tree = self.X.shape[1], self._tree
         rows = np.pad(tree.rows, ((0, -len(tree.rows) % ALIGN), (0, 0)))
         stages = [
@@ -75,7 +78,7 @@ class KernelSums:
         self._reference = summarised(
             tree._replace(rows=rows),
             self._weights,
-            float(bandwidth),
+            self.bandwidth,
             stages,
             expanded=self.code == GAUSSIAN and highest_degree(d) > 1,
             n_jobs=self.n_jobs,
@@ -121,6 +124,35 @@ class KernelSums:
             out[1] -= 8 * eps * size
             out[2] += 8 * eps * size
         return LogSums(*out)
+
+    def shifts(
+        self, query: np.ndarray, *, rtol: float = 0.0, label: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return log sums (m,) of `query` (m, d), and how far mean shift moves it (m, d) [SHI-1].
+
+        Of the Gaussian kernel. The sums are within `rtol`; the moves are those of these sums.
+        """
+        order, queries = self._queries(query)
+        rule = Rule(self.code, self._factor, max(rtol, float(np.finfo(self.X.dtype).eps) / 2), 0.0)
+        walk = Walk(self._reference, rule, _ROOT, keep=True, n_jobs=self.n_jobs, label=label)
+        walk = walk._replace(exact=self._is_exact("auto", queries, walk))
+        found = totals(queries, walk)
+
+        def task(path: Path) -> np.ndarray:
+            way = path.first, path.counts, path.visits
+            return shift_groups(path.queries, walk.reference, rule, _ROOT, walk.exact, *way)
+
+        together = np.empty(query.shape)
+        alone = np.empty((len(found.faint), query.shape[1]))
+        results = engine.run(task, found.paths, n_jobs=self.n_jobs, label=label)
+        for path, steps in zip(found.paths, results, strict=True):
+            start = path.queries.starts[path.first]
+            target = together if path.queries is queries else alone
+            target[start : start + len(steps)] = steps
+        together[found.faint] = alone
+        logs, moves = np.empty(len(query)), np.empty(query.shape)
+        logs[order], moves[order] = found.logs()[0] + np.log(self._unit), together
+        return logs, moves
 
     def _log_sums(self, queries: Queries, walk: Walk) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""

@@ -1,0 +1,105 @@
+"""Sums of Gaussians together with their first moments: the step of mean shift [SHI-1].
+
+The path of a group is that of `core.sums`, and a node is added in the way it was summed: pair
+by pair, by its series or as its centroid. So the step is the gradient of the sums as they were
+approximated, but for constants that are as good as nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmetric._jit import compiled
+from fastmetric.core.exp import exp
+from fastmetric.core.expansion import half_sq_norms, sum_series
+from fastmetric.core.groups import LONGEST, add_field, add_leaf, make_group
+
+
+@compiled
+def shift_groups(queries, ref, rule, roots, exact, first, counts, visits):
+    """Return sum_j w_j k_j (x_j - q) / sum_j w_j k_j (m, d) of the groups from `first` on.
+
+    Along their paths, see `group_sums`; `exact`: pair by pair over the trees of `roots`.
+    """
+    last, used = first + counts.size, 0
+    begin, end = queries.starts[first], queries.stops[last - 1]
+    steps = np.zeros((end - begin, queries.rows.shape[1]))
+    for g in range(first, last):
+        group = make_group(queries, g, ref)
+        moments = np.zeros(group.cols.shape)
+        if exact:
+            for root in roots:
+                stop = ref.tree.stops[root]
+                for start in range(ref.tree.starts[root], stop, LONGEST):
+                    _shift_leaf(group, ref, rule, start, min(start + LONGEST, stop), moments)
+        for visit in visits[used : used + counts[g - first]]:
+            node, degree = visit[0], visit[1]
+            if degree == 0:
+                start, stop = ref.tree.starts[node], ref.tree.stops[node]
+                _shift_leaf(group, ref, rule, start, stop, moments)
+            elif degree == 1:
+                _shift_centroid(group, ref, rule, node, moments)
+            elif degree > 1:
+                _shift_field(group, ref, rule, node, degree, moments)
+        used += counts[g - first]
+        at = queries.starts[g] - begin
+        for i in range(group.totals.size):
+            if group.totals[i] > 0:  # else it is a faint query, done once more alone
+                for k in range(steps.shape[1]):
+                    steps[at + i, k] = moments[k, i] / group.totals[i]
+    return steps
+
+
+@compiled
+def _shift_leaf(group, ref, rule, start, stop, moments):
+    """Add the points start:stop of the tree, pair by pair."""
+    add_leaf(group, ref, rule, start, stop)
+    # The kernels are left behind in the tile.
+    width = ref.panels.shape[2]
+    padded = (stop - start + width - 1) // width * width
+    points, weights = ref.tree.rows[start:stop], ref.point_weights[start:stop]
+    for i in range(group.totals.size):
+        kernels = group.tile[i * padded : i * padded + stop - start]
+        for k in range(moments.shape[0]):
+            moments[k, i] += _moment(kernels, weights, points[:, k], group.cols[k, i])
+
+
+@compiled
+def _moment(kernels, weights, x, q):
+    """Return sum w k (x - q), in the precision of the kernels."""
+    kind = kernels.dtype.type
+    total, here = kind(0), kind(q)
+    for j in range(kernels.size):
+        total += kind(weights[j]) * kernels[j] * (x[j] - here)
+    return total
+
+
+@compiled
+def _shift_centroid(group, ref, rule, node, moments):
+    """Add a node as if all its weight sat at its centre."""
+    center, weight = ref.nodes.centers[node], ref.nodes.weights[node]
+    for i in range(group.totals.size):
+        sq = 0.0
+        for k in range(center.size):
+            gap = center[k] - group.cols[k, i]
+            sq += gap * gap
+        share = weight * exp(group.shift - rule.factor * sq)
+        group.totals[i] += share
+        for k in range(center.size):
+            moments[k, i] += share * (center[k] - group.cols[k, i])
+
+
+@compiled
+def _shift_field(group, ref, rule, node, degree, moments):
+    """Add a node by its series: w k (x - q) = h w times the derivative of k in q / h."""
+    add_field(group, ref, rule, node, degree)
+    h = 1 / np.sqrt(2 * rule.factor)
+    lifts = np.empty(group.totals.size)
+    exponents = half_sq_norms(group.v, group.scratch)
+    for i in range(lifts.size):
+        lifts[i] = h * exp(group.shift - exponents[i])
+    coefficients = ref.nodes.coefficients[node]
+    for k in range(moments.shape[0]):
+        slopes = sum_series(ref.series, degree, coefficients, group.v, k, group.scratch)
+        for i in range(lifts.size):
+            moments[k, i] -= lifts[i] * slopes[i]
