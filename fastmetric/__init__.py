@@ -1,10 +1,21 @@
 """Metrics and densities learnt from data too large for n x n matrices."""
 
+from fastmetric.density_classifier import DensityClassifier
 from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import KernelDensity, kernel_sums
+from fastmetric.manifold_parzen import ManifoldParzen
 from fastmetric.nca import NCA
 from fastmetric.nca_objective import nca_value_and_grad
 
 __version__ = "0.1.0"
 
-__all__ = ["NCA", "KDTree", "KernelDensity", "__version__", "kernel_sums", "nca_value_and_grad"]
+__all__ = [
+    "NCA",
+    "DensityClassifier",
+    "KDTree",
+    "KernelDensity",
+    "ManifoldParzen",
+    "__version__",
+    "kernel_sums",
+    "nca_value_and_grad",
+]

@@ -46,10 +46,14 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     return X, *_class_numbers(y)
 
 
-def unlabelled_data(estimator: Any, X: Any, copy: bool = False) -> np.ndarray:
+def unlabelled_data(
+    estimator: Any, X: Any, copy: bool = False, least_rows: int = 1
+) -> np.ndarray:
     """Return X (n, D) as floats, rows contiguous, and let the estimator know its features."""
     refuse_strings(X)
-    return validate_data(estimator, X, dtype=FLOATS, order="C", copy=copy)
+    return validate_data(
+        estimator, X, dtype=FLOATS, order="C", copy=copy, ensure_min_samples=least_rows
+    )
 
 
 def query_data(estimator: Any, X: Any) -> np.ndarray:
@@ -164,6 +168,14 @@ def number(name: str, value: Any, least: float = 0.0) -> float:
     fits = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not fits or not np.isfinite(value) or value < least:
         raise ValueError(f"{name} should be a finite number, at least {least}; got {value!r}.")
+    return float(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """Return a finite number above 0."""
+    fits = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not fits or not 0 < value < np.inf:
+        raise ValueError(f"{name} should be a finite number above 0; got {value!r}.")
     return float(value)
 
 
