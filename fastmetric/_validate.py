@@ -46,9 +46,7 @@ def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarra
     return X, *_class_numbers(y)
 
 
-def unlabelled_data(
-    estimator: Any, X: Any, copy: bool = False, least_rows: int = 1
-) -> np.ndarray:
+def unlabelled_data(estimator: Any, X: Any, copy: bool = False, least_rows: int = 1) -> np.ndarray:
     """Return X (n, D) as floats, rows contiguous, and let the estimator know its features."""
     refuse_strings(X)
     return validate_data(

@@ -133,7 +133,8 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):
         y : ndarray of shape (n_samples,)
             The classes.
         """
-        return self.classes_[np.argmax(self.predict_log_proba(X), axis=1)]
+        best = np.argmax(self.predict_log_proba(X), axis=1)
+        return self.classes_[best]
 
     def _fitted(self, X: np.ndarray, name: Any) -> Any:
         """Return a density fitted to the rows of one class."""

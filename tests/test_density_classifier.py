@@ -129,6 +129,8 @@ def test_errors_say_what_to_do_and_nothing_is_half_fitted(iris):
     model = DensityClassifier(ManifoldParzen(1, n_neighbors=3, noise_variance=0.1))
     with pytest.raises(ValueError, match="minimum of 2") as raised:
         model.fit(X, alone)
-    assert raised.value.__notes__ == ["This was raised by the density of class np.int64(3), 1 rows."]
+    assert raised.value.__notes__ == [
+        "This was raised by the density of class np.int64(3), 1 rows."
+    ]
     assert not hasattr(model, "classes_")
     assert not hasattr(model, "n_features_in_")

@@ -73,7 +73,7 @@ def sharpness_of(covariances, q):
     values = np.pad(np.linalg.eigvalsh(covariances)[:, ::-1], ((0, 0), (0, 1)))
     last, beyond = values[:, max(q - 1, 0)], values[:, q]
     matter = (last > 1e-12 * values[:, 0]) & (q > 0) & (q < covariances.shape[1])
-    return (values[:, 0] / np.where(matter, last - beyond, values[:, 0]))[matter].max(initial=1.0)
+    return (values[matter, 0] / (last - beyond)[matter]).max(initial=1.0)
 
 
 def test_assert_logs_can_fail():

@@ -78,7 +78,7 @@ def _root_weights(gaps: np.ndarray, neighborhood: Neighborhood) -> np.ndarray:
     """Return the roots of the neighbours' weights, which add up to 1, for gaps (b, k, D)."""
     k = gaps.shape[1]
     if not neighborhood.soft:
-        return np.float64(1 / np.sqrt(k))
+        return np.full((1, k, 1), 1 / np.sqrt(k))
     sq_dist = np.einsum("ikd,ikd->ik", gaps, gaps)
     if neighborhood.bandwidth is None:
         farthest = sq_dist.max(axis=1, keepdims=True)
