@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import _report, versus_kde, versus_nca, versus_neighbors, versus_tree
+from bench import _report, versus_kde, versus_manifold, versus_nca, versus_neighbors, versus_tree
 from bench._report import Row
 from bench._setup import UnavailableError
 
@@ -20,6 +20,7 @@ METHODS = {
     "nca": versus_nca,
     "tree": versus_tree,
     "kde": versus_kde,
+    "manifold": versus_manifold,
     "neighbors": versus_neighbors,
 }
 
