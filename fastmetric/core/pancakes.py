@@ -46,31 +46,54 @@ def _add_terms(log_factor, inverse_noise, across, along, top, total):
         top[a] = max(top[a], term)
 
 
-@compiled
-def add_by_products(products, projections, norms, query_norms, offsets, shapes, counts, sums):
-    """Add t Gaussians around x_i to the sums at m queries, from products with their parts.
+class Products(NamedTuple):
+    """Products of t Gaussians, around x_i along v_ij, with m queries x."""
 
-    products (t, m): x_i . x; projections (t q, m): v_ij . x; norms (t,) and query_norms (m,):
-    |x_i|², |x|²; offsets (t, q): v_ij . x_i.
+    points: np.ndarray  # (t, m), x_i . x
+    projections: np.ndarray  # (t q, m), v_ij . x
+    offsets: np.ndarray  # (t, q), v_ij . x_i
+    norms: np.ndarray  # (t,), |x_i|²
+    query_norms: np.ndarray  # (m,), |x|²
+
+
+@compiled
+def _sq_distances(products, i, out):
+    """Write |x - x_i|² into out (m,)."""
+    two = products.points.dtype.type(2)
+    for a in range(out.size):
+        out[a] = products.norms[i] + products.query_norms[a] - two * products.points[i, a]
+
+
+@compiled
+def _take_direction(products, i, j, inverse, across, along, squares):
+    """Move the part along direction j from the squares across (m,) to those along (S, m).
+
+    inverse (S, q): 1 / variance.
     """
-    q, m = offsets.shape[1], query_norms.size
-    two, zero = products.dtype.type(2), products.dtype.type(0)
-    across, squares = np.empty(m, products.dtype), np.empty(m, products.dtype)
-    along = np.empty((shapes.inverse_noise.size, m), products.dtype)
-    for i in range(norms.size):
-        for a in range(m):
-            across[a] = norms[i] + query_norms[a] - two * products[i, a]
+    row = i * products.offsets.shape[1] + j
+    for a in range(across.size):
+        p = products.projections[row, a] - products.offsets[i, j]
+        squares[a] = p * p
+        across[a] -= squares[a]
+    for s in range(along.shape[0]):
+        for a in range(across.size):
+            along[s, a] += squares[a] * inverse[s, j]
+
+
+@compiled
+def add_by_products(products, shapes, counts, sums):
+    """Add Gaussians to the sums, from products with the queries."""
+    dtype, m = products.points.dtype, products.query_norms.size
+    zero = dtype.type(0)
+    across, squares = np.empty(m, dtype), np.empty(m, dtype)
+    along = np.empty((shapes.inverse_noise.size, m), dtype)
+    for i in range(products.norms.size):
+        _sq_distances(products, i, across)
         along[:] = zero
         done = 0
         for c in range(counts.size):
             for j in range(done, counts[c]):
-                for a in range(m):
-                    p = projections[i * q + j, a] - offsets[i, j]
-                    squares[a] = p * p
-                    across[a] -= squares[a]
-                for s in range(along.shape[0]):
-                    for a in range(m):
-                        along[s, a] += squares[a] * shapes.inverse[i, s, j]
+                _take_direction(products, i, j, shapes.inverse[i], across, along, squares)
             done = counts[c]
             for a in range(m):
                 squares[a] = max(across[a], zero)
@@ -83,6 +106,55 @@ def add_by_products(products, projections, norms, query_norms, offsets, shapes, 
                     sums.top[c, s],
                     sums.total[c, s],
                 )
+
+
+@compiled
+def terms_by_products(products, shapes, terms):
+    """Write the logs of the terms of all Gaussians into terms (t, m), for a grid of one shape."""
+    dtype, m = products.points.dtype, products.query_norms.size
+    across, squares = np.empty(m, dtype), np.empty(m, dtype)
+    along = np.empty((1, m), dtype)
+    half, zero = dtype.type(0.5), dtype.type(0)
+    for i in range(products.norms.size):
+        _sq_distances(products, i, across)
+        along[:] = zero
+        for j in range(products.offsets.shape[1]):
+            _take_direction(products, i, j, shapes.inverse[i], across, along, squares)
+        factor = dtype.type(shapes.log_factors[i, 0, 0])
+        for a in range(m):
+            quadratic = across[a] * shapes.inverse_noise[0] + along[0, a]
+            terms[i, a] = factor - half * quadratic
+
+
+@compiled
+def add_pairs(query, X, directions, shapes, rows, columns, sums):
+    """Add Gaussian rows[p] to the sum at query[columns[p]] (m, D) for each p, by differences.
+
+    For a grid of one shape.
+    """
+    rest = np.empty(X.shape[1])
+    for pair in range(rows.size):
+        i, a = rows[pair], columns[pair]
+        for k in range(rest.size):
+            rest[k] = np.float64(query[a, k]) - np.float64(X[i, k])
+        along = across = 0.0
+        for j in range(directions.shape[1]):
+            p = 0.0
+            for k in range(rest.size):
+                p += directions[i, j, k] * rest[k]
+            for k in range(rest.size):
+                rest[k] -= p * directions[i, j, k]
+            along += p * p * shapes.inverse[i, 0, j]
+        for k in range(rest.size):
+            across += rest[k] * rest[k]
+        _add_terms(
+            shapes.log_factors[i, 0, 0],
+            np.float64(shapes.inverse_noise[0]),
+            np.array([across]),
+            np.array([along]),
+            sums.top[0, 0, a : a + 1],
+            sums.total[0, 0, a : a + 1],
+        )
 
 
 @compiled

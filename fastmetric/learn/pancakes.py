@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -9,18 +11,23 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.pancakes import (
     LOWEST,
+    Products,
     Shapes,
     Sums,
     add_by_differences,
     add_by_products,
+    add_pairs,
+    terms_by_products,
 )
 from fastmetric.learn.local_pca import Pancakes
 
 _FLOPS = 2e9  # of a block, some 50 ms
 _SLOWER = 8  # the rate of products, in that of differences
 _QUERIES = 512  # in a block
-_TILE = 512  # projections of a query at a time: with the queries of a block, they stay in the cache
+_TILE = 2048  # projections of a query at a time
 _GRID_VALUES = 2**18  # sums of a block
+# Screening: nats of rounding with which it pays, pairs that may matter, queries of the trial.
+_MOST_ROUNDING, _FEW_PAIRS, _TRIAL = 10.0, 0.05, 32
 # By how much products may change a log density; else differences are taken.
 _HARMLESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-2}
 
@@ -50,8 +57,11 @@ def log_densities(
 
     query is in the precision of the points.
     """
-    by_products = _products_are_harmless(pancakes, query, grid)
-    add = _add_by_products if by_products else _add_by_differences
+    size = _largest_norm(query, pancakes.center) + _largest_norm(pancakes.X, pancakes.center)
+    by_products = _products_are_harmless(size, query.dtype, grid)
+    add: Callable[..., None] = _add_by_products if by_products else _add_by_differences
+    if by_products and (margin := _margin_of_screening(size, pancakes, query, grid)):
+        add = partial(_add_screened, margin=margin)
     blocks = _blocks(len(query), pancakes, grid, 1 if by_products else _SLOWER)
 
     def task(block: _Block) -> np.ndarray:
@@ -69,14 +79,39 @@ def log_densities(
     return logs - np.log(len(pancakes.X))
 
 
-def _products_are_harmless(pancakes: Pancakes, query: np.ndarray, grid: Grid) -> bool:
+def _products_are_harmless(size: float, dtype: np.dtype, grid: Grid) -> bool:
     """Return whether the rounding of products is too small to matter.
 
-    |x|² - 2 x . x_i + |x_i|² is off by about eps (|x|² + |x_i|²), and is divided by the noise.
+    |x|² - 2 x . x_i + |x_i|² is off by about eps (|x|² + |x_i|²), and is divided by the noise;
+    `size` is the largest such sum.
     """
-    largest = _largest_norm(query, pancakes.center) + _largest_norm(pancakes.X, pancakes.center)
-    bound = 4 * np.finfo(query.dtype).eps * largest
-    return bool(bound <= _HARMLESS[query.dtype] * grid.noise.min())
+    return bool(4 * np.finfo(dtype).eps * size <= _HARMLESS[dtype] * grid.noise.min())
+
+
+def _margin_of_screening(
+    size: float, pancakes: Pancakes, query: np.ndarray, grid: Grid
+) -> float | None:
+    """Return how far below the largest a term may be without being looked at; None: screen not.
+
+    In many dimensions few Gaussians matter at a query. Products in float32, at twice the speed,
+    find them; rounding moves a term by a bound for sums of D products, in each of q directions.
+    """
+    if query.dtype == np.float32 or len(grid.counts) * len(grid.noise) > 1:
+        return None
+    n, n_features = pancakes.X.shape
+    q, noise = int(grid.counts[-1]), float(grid.noise[0])
+    largest = n_features * abs(np.log(2 * np.pi * (pancakes.variances.max(initial=0) + noise)))
+    rounding = 8 * np.sqrt(q + 1) * n_features * size / noise + largest
+    rounding += n_features * abs(np.log(2 * np.pi * noise))
+    rounding *= float(np.finfo(np.float32).eps)
+    if rounding > _MOST_ROUNDING:
+        return None
+    # All terms left out, up to n of them, add less than rounding does.
+    margin = 2 * rounding + np.log(n / np.finfo(np.float64).eps)
+    trial = query[:: max(1, len(query) // _TRIAL)][:_TRIAL]
+    some = slice(0, min(n, 16 * _TRIAL))
+    rows, _ = _screened(pancakes, trial, some, grid, margin)
+    return margin if len(rows) <= _FEW_PAIRS * len(trial) * some.stop else None
 
 
 def _largest_norm(X: np.ndarray, center: np.ndarray) -> float:
@@ -122,31 +157,80 @@ def _shapes(pancakes: Pancakes, points: slice, grid: Grid, dtype: np.dtype) -> S
         )
 
 
+def _tiles(
+    pancakes: Pancakes, query: np.ndarray, points: slice, q: int, dtype: np.dtype
+) -> Iterator[tuple[slice, Products]]:
+    """Yield ranges of the points with their products with the queries (m, D), in `dtype`.
+
+    The arrays of one tile are those of the next.
+    """
+    query = (query - pancakes.center).astype(dtype, copy=False)
+    query_norms = np.einsum("ij,ij->i", query, query)
+    step = max(1, _TILE // max(q, 1))
+    projections = np.empty((step * q, len(query)), dtype)
+    products = np.empty((step, len(query)), dtype)
+    for first in range(points.start, points.stop, step):
+        part = slice(first, min(first + step, points.stop))
+        t = part.stop - part.start
+        X = (pancakes.X[part] - pancakes.center).astype(dtype, copy=False)
+        directions = pancakes.directions[part, :q].astype(dtype, copy=False)
+        flat = directions.reshape(t * q, X.shape[1])
+        yield (
+            part,
+            Products(
+                np.matmul(X, query.T, out=products[:t]),
+                np.matmul(flat, query.T, out=projections[: t * q]),
+                pancakes.offsets[part, :q].astype(dtype, copy=False),
+                np.einsum("ij,ij->i", X, X),
+                query_norms,
+            ),
+        )
+
+
 def _add_by_products(
     pancakes: Pancakes, query: np.ndarray, points: slice, grid: Grid, sums: Sums
 ) -> None:
     """Add some of the pancakes to the sums at a block of queries, by matrix products."""
-    q, n_features = int(grid.counts[-1]), query.shape[1]
-    query = query - pancakes.center
-    query_norms = np.einsum("ij,ij->i", query, query)
-    step = max(1, _TILE // max(q, 1))
-    projections = np.empty((step * q, len(query)), query.dtype)
-    products = np.empty((step, len(query)), query.dtype)
-    for first in range(points.start, points.stop, step):
-        part = slice(first, min(first + step, points.stop))
-        t = part.stop - part.start
-        X = pancakes.X[part] - pancakes.center
-        flat = pancakes.directions[part, :q].reshape(t * q, n_features)
-        add_by_products(
-            np.matmul(X, query.T, out=products[:t]),
-            np.matmul(flat, query.T, out=projections[: t * q]),
-            np.einsum("ij,ij->i", X, X),
-            query_norms,
-            pancakes.offsets[part, :q],
-            _shapes(pancakes, part, grid, query.dtype),
-            grid.counts,
-            sums,
+    dtype = query.dtype
+    for part, products in _tiles(pancakes, query, points, int(grid.counts[-1]), dtype):
+        add_by_products(products, _shapes(pancakes, part, grid, dtype), grid.counts, sums)
+
+
+def _screened(
+    pancakes: Pancakes, query: np.ndarray, points: slice, grid: Grid, margin: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs that matter: point numbers, from that of the first on, and queries (p,).
+
+    By products in float32: terms up to `margin` below a query's largest among these points.
+    """
+    dtype, q = np.dtype(np.float32), int(grid.counts[-1])
+    terms = np.empty((points.stop - points.start, len(query)), dtype)
+    for part, products in _tiles(pancakes, query, points, q, dtype):
+        shapes = _shapes(pancakes, part, grid, dtype)
+        terms_by_products(
+            products, shapes, terms[part.start - points.start : part.stop - points.start]
         )
+    return np.nonzero(terms >= terms.max(axis=0) - dtype.type(margin))
+
+
+def _add_screened(
+    pancakes: Pancakes, query: np.ndarray, points: slice, grid: Grid, sums: Sums, margin: float
+) -> None:
+    """Add some of the pancakes to the sums at a block of queries: those that matter, exactly."""
+    rows, columns = _screened(pancakes, query, points, grid, margin)
+    if len(rows) > _FEW_PAIRS * len(query) * (points.stop - points.start):
+        _add_by_products(pancakes, query, points, grid, sums)
+        return
+    q = int(grid.counts[-1])
+    add_pairs(
+        query,
+        pancakes.X[points],
+        pancakes.directions[points, :q],
+        _shapes(pancakes, points, grid, query.dtype),
+        rows,
+        columns,
+        sums,
+    )
 
 
 def _add_by_differences(
