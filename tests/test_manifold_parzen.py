@@ -127,6 +127,30 @@ def test_both_ways_are_taken_and_agree(monkeypatch):
     assert np.any(by_products != by_differences)
 
 
+@pytest.mark.parametrize("spread", [0.0, 3.0])
+def test_screening_leaves_out_nothing_that_matters(spread, monkeypatch):
+    """Clusters, some of them dense: there every point matters, and products take over."""
+    rng = np.random.default_rng(3)
+    means = spread * rng.standard_normal((20, 40))
+    X = np.repeat(means, 60, axis=0) + rng.standard_normal((1200, 40))
+    X[:60] = means[0] + 0.05 * rng.standard_normal((60, 40))
+    query = X[::5] + 0.3 * rng.standard_normal((240, 40))
+    model = ManifoldParzen(3, n_neighbors=8, noise_variance=0.1).fit(X)
+    screened = []
+    add = pancakes._add_screened
+
+    def spy(*args, **kwargs):
+        screened.append(args)
+        add(*args, **kwargs)
+
+    monkeypatch.setattr(pancakes, "_add_screened", spy)
+    ours = model.score_samples(query)
+    assert screened
+    expected = naive_manifold.density_along(X, model.directions_, model.variances_, query, 0.1)
+    np.testing.assert_allclose(ours, expected.astype(float), rtol=0, atol=1e-11)
+    assert np.array_equal(ours, model.set_params(n_jobs=1).score_samples(query))
+
+
 @pytest.mark.parametrize("noise", [1e-4, 1e-10, 1e-14])
 def test_a_line_in_space_keeps_its_digits_however_flat_the_kernels(noise):
     rng = np.random.default_rng(2)

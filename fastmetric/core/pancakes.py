@@ -132,29 +132,37 @@ def add_pairs(query, X, directions, shapes, rows, columns, sums):
 
     For a grid of one shape.
     """
-    rest = np.empty(X.shape[1])
+    rest, across, along = np.empty(X.shape[1]), np.empty(1), np.empty(1)
     for pair in range(rows.size):
         i, a = rows[pair], columns[pair]
+        x, y = X[i], query[a]
         for k in range(rest.size):
-            rest[k] = np.float64(query[a, k]) - np.float64(X[i, k])
-        along = across = 0.0
+            rest[k] = np.float64(y[k]) - np.float64(x[k])
+        along[0] = across[0] = 0.0
         for j in range(directions.shape[1]):
-            p = 0.0
-            for k in range(rest.size):
-                p += directions[i, j, k] * rest[k]
-            for k in range(rest.size):
-                rest[k] -= p * directions[i, j, k]
-            along += p * p * shapes.inverse[i, 0, j]
+            p = _take_out(directions[i, j], rest)
+            along[0] += p * p * shapes.inverse[i, 0, j]
         for k in range(rest.size):
-            across += rest[k] * rest[k]
+            across[0] += rest[k] * rest[k]
         _add_terms(
             shapes.log_factors[i, 0, 0],
             np.float64(shapes.inverse_noise[0]),
-            np.array([across]),
-            np.array([along]),
+            across,
+            along,
             sums.top[0, 0, a : a + 1],
             sums.total[0, 0, a : a + 1],
         )
+
+
+@compiled
+def _take_out(v, rest):
+    """Take the part along v (D,) out of rest (D,); return its length."""
+    p = 0.0
+    for k in range(rest.size):
+        p += v[k] * rest[k]
+    for k in range(rest.size):
+        rest[k] -= p * v[k]
+    return p
 
 
 @compiled

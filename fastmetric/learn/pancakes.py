@@ -26,8 +26,9 @@ _SLOWER = 8  # the rate of products, in that of differences
 _QUERIES = 512  # in a block
 _TILE = 2048  # projections of a query at a time
 _GRID_VALUES = 2**18  # sums of a block
-# Screening: nats of rounding with which it pays, pairs that may matter, queries of the trial.
-_MOST_ROUNDING, _FEW_PAIRS, _TRIAL = 10.0, 0.05, 32
+# Screening: nats of rounding and a share of pairs with which it pays, queries of the trial, and
+# the share of a density that may be left out.
+_MOST_ROUNDING, _FEW_PAIRS, _TRIAL, _LEFT_OUT = 10.0, 0.1, 32, 1e-12
 # By how much products may change a log density; else differences are taken.
 _HARMLESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-2}
 
@@ -45,6 +46,11 @@ class _Block(NamedTuple):
     rows: slice
     points: slice
 
+    @property
+    def size(self) -> int:
+        """Return the number of pairs."""
+        return (self.rows.stop - self.rows.start) * (self.points.stop - self.points.start)
+
 
 def log_densities(
     pancakes: Pancakes,
@@ -61,13 +67,13 @@ def log_densities(
     by_products = _products_are_harmless(size, query.dtype, grid)
     add: Callable[..., None] = _add_by_products if by_products else _add_by_differences
     if by_products and (margin := _margin_of_screening(size, pancakes, query, grid)):
-        add = partial(_add_screened, margin=margin)
+        floors = _floors(pancakes, query, grid, n_jobs) - margin
+        add = partial(_add_screened, floors=floors, margin=margin)
     blocks = _blocks(len(query), pancakes, grid, 1 if by_products else _SLOWER)
 
     def task(block: _Block) -> np.ndarray:
-        shape = (len(grid.counts), len(grid.noise), block.rows.stop - block.rows.start)
-        sums = Sums(np.full(shape, LOWEST), np.zeros(shape))
-        add(pancakes, query[block.rows], block.points, grid, sums)
+        sums = _empty_sums(grid, block.rows.stop - block.rows.start)
+        add(pancakes, query, block, grid, sums)
         with np.errstate(divide="ignore"):  # a term below the smallest number is no term
             return sums.top + np.log(sums.total)
 
@@ -77,6 +83,12 @@ def log_densities(
         rows = logs[:, :, block.rows]
         np.logaddexp(rows, part, out=rows)
     return logs - np.log(len(pancakes.X))
+
+
+def _empty_sums(grid: Grid, m: int) -> Sums:
+    """Return sums at m queries to which nothing was added yet."""
+    shape = (len(grid.counts), len(grid.noise), m)
+    return Sums(np.full(shape, LOWEST), np.zeros(shape))
 
 
 def _products_are_harmless(size: float, dtype: np.dtype, grid: Grid) -> bool:
@@ -106,12 +118,41 @@ def _margin_of_screening(
     rounding *= float(np.finfo(np.float32).eps)
     if rounding > _MOST_ROUNDING:
         return None
-    # All terms left out, up to n of them, add less than rounding does.
-    margin = 2 * rounding + np.log(n / np.finfo(np.float64).eps)
+    margin = 2 * rounding + np.log(n / _LEFT_OUT)
     trial = query[:: max(1, len(query) // _TRIAL)][:_TRIAL]
-    some = slice(0, min(n, 16 * _TRIAL))
-    rows, _ = _screened(pancakes, trial, some, grid, margin)
-    return margin if len(rows) <= _FEW_PAIRS * len(trial) * some.stop else None
+    block = _Block(slice(0, len(trial)), slice(0, min(n, 16 * _TRIAL)))
+    floors = _floors(pancakes, trial, grid, 1) - margin
+    rows, _ = _screened(pancakes, trial, block, grid, floors, margin)
+    return margin if len(rows) <= _FEW_PAIRS * block.size else None
+
+
+def _floors(pancakes: Pancakes, query: np.ndarray, grid: Grid, n_jobs: int | None) -> np.ndarray:
+    """Return a term (m,), float64, of the log density at each query: mostly a large one.
+
+    That of the nearest point, as products in float32 see it.
+    """
+    dtype, m = np.dtype(np.float32), len(query)
+
+    def task(block: _Block) -> tuple[np.ndarray, np.ndarray]:
+        ((_, products),) = _tiles(pancakes, query[block.rows], block.points, 0, dtype)
+        sq_dist = products.norms[:, None] - 2 * products.points
+        nearest = sq_dist.argmin(axis=0)
+        return nearest + block.points.start, sq_dist[nearest, np.arange(len(nearest))]
+
+    blocks = [
+        _Block(slice(i, min(i + _QUERIES, m)), slice(j, min(j + _TILE, len(pancakes.X))))
+        for i in range(0, m, _QUERIES)
+        for j in range(0, len(pancakes.X), _TILE)
+    ]
+    nearest, least = np.zeros(m, np.intp), np.full(m, np.inf, dtype)
+    parts = engine.run(task, blocks, n_jobs=n_jobs)
+    for block, (found, sq_dist) in zip(blocks, parts, strict=True):
+        better = sq_dist < least[block.rows]
+        nearest[block.rows][better], least[block.rows][better] = found[better], sq_dist[better]
+    sums = _empty_sums(grid, m)
+    points, columns = np.unique(nearest, return_inverse=True)
+    _add_pairs(pancakes, query, points, columns, np.arange(m), grid, sums)
+    return sums.top[0, 0]
 
 
 def _largest_norm(X: np.ndarray, center: np.ndarray) -> float:
@@ -139,7 +180,7 @@ def _blocks(m: int, pancakes: Pancakes, grid: Grid, slower: int) -> list[_Block]
     ]
 
 
-def _shapes(pancakes: Pancakes, points: slice, grid: Grid, dtype: np.dtype) -> Shapes:
+def _shapes(pancakes: Pancakes, points: slice | np.ndarray, grid: Grid, dtype: np.dtype) -> Shapes:
     """Return the shapes of some of the pancakes, with the noise of the grid [MAN-2], [MAN-4]."""
     n_features = pancakes.X.shape[1]
     largest = int(grid.counts[-1])
@@ -188,60 +229,84 @@ def _tiles(
 
 
 def _add_by_products(
-    pancakes: Pancakes, query: np.ndarray, points: slice, grid: Grid, sums: Sums
+    pancakes: Pancakes, query: np.ndarray, block: _Block, grid: Grid, sums: Sums
 ) -> None:
-    """Add some of the pancakes to the sums at a block of queries, by matrix products."""
-    dtype = query.dtype
-    for part, products in _tiles(pancakes, query, points, int(grid.counts[-1]), dtype):
+    """Add the pancakes of a block to the sums at its queries, by matrix products."""
+    dtype, q = query.dtype, int(grid.counts[-1])
+    for part, products in _tiles(pancakes, query[block.rows], block.points, q, dtype):
         add_by_products(products, _shapes(pancakes, part, grid, dtype), grid.counts, sums)
 
 
-def _screened(
-    pancakes: Pancakes, query: np.ndarray, points: slice, grid: Grid, margin: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs that matter: point numbers, from that of the first on, and queries (p,).
-
-    By products in float32: terms up to `margin` below a query's largest among these points.
-    """
-    dtype, q = np.dtype(np.float32), int(grid.counts[-1])
-    terms = np.empty((points.stop - points.start, len(query)), dtype)
-    for part, products in _tiles(pancakes, query, points, q, dtype):
-        shapes = _shapes(pancakes, part, grid, dtype)
-        terms_by_products(
-            products, shapes, terms[part.start - points.start : part.stop - points.start]
-        )
-    return np.nonzero(terms >= terms.max(axis=0) - dtype.type(margin))
-
-
-def _add_screened(
-    pancakes: Pancakes, query: np.ndarray, points: slice, grid: Grid, sums: Sums, margin: float
+def _add_by_differences(
+    pancakes: Pancakes, query: np.ndarray, block: _Block, grid: Grid, sums: Sums
 ) -> None:
-    """Add some of the pancakes to the sums at a block of queries: those that matter, exactly."""
-    rows, columns = _screened(pancakes, query, points, grid, margin)
-    if len(rows) > _FEW_PAIRS * len(query) * (points.stop - points.start):
-        _add_by_products(pancakes, query, points, grid, sums)
-        return
-    q = int(grid.counts[-1])
-    add_pairs(
-        query,
-        pancakes.X[points],
-        pancakes.directions[points, :q],
-        _shapes(pancakes, points, grid, query.dtype),
-        rows,
-        columns,
+    """Add the pancakes of a block to the sums at its queries, by differences."""
+    add_by_differences(
+        np.ascontiguousarray(query[block.rows].T),
+        pancakes.X[block.points],
+        pancakes.directions[block.points],
+        _shapes(pancakes, block.points, grid, np.dtype(np.float64)),
+        grid.counts,
         sums,
     )
 
 
-def _add_by_differences(
-    pancakes: Pancakes, query: np.ndarray, points: slice, grid: Grid, sums: Sums
+def _add_screened(
+    pancakes: Pancakes,
+    query: np.ndarray,
+    block: _Block,
+    grid: Grid,
+    sums: Sums,
+    *,
+    floors: np.ndarray,
+    margin: float,
 ) -> None:
-    """Add some of the pancakes to the sums at a block of queries, by differences."""
-    add_by_differences(
-        np.ascontiguousarray(query.T),
+    """Add those pancakes of a block that matter to the sums at its queries, by differences."""
+    rows, columns = _screened(pancakes, query, block, grid, floors, margin)
+    if len(rows) > _FEW_PAIRS * block.size:
+        _add_by_products(pancakes, query, block, grid, sums)
+    else:
+        _add_pairs(pancakes, query[block.rows], block.points, rows, columns, grid, sums)
+
+
+def _screened(
+    pancakes: Pancakes,
+    query: np.ndarray,
+    block: _Block,
+    grid: Grid,
+    floors: np.ndarray,
+    margin: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs of a block that matter: its points and its queries, by their place (p,).
+
+    By products in float32: terms above the floors (m,), and up to `margin` below the largest.
+    """
+    dtype, q, first = np.dtype(np.float32), int(grid.counts[-1]), block.points.start
+    terms = np.empty((block.points.stop - first, block.rows.stop - block.rows.start), dtype)
+    for part, products in _tiles(pancakes, query[block.rows], block.points, q, dtype):
+        shapes = _shapes(pancakes, part, grid, dtype)
+        terms_by_products(products, shapes, terms[part.start - first : part.stop - first])
+    floors = np.maximum(floors[block.rows], terms.max(axis=0) - margin)
+    rows, columns = np.nonzero(terms >= floors.astype(dtype))
+    return rows, columns
+
+
+def _add_pairs(
+    pancakes: Pancakes,
+    query: np.ndarray,
+    points: slice | np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    grid: Grid,
+    sums: Sums,
+) -> None:
+    """Add the pairs of pancakes `points`[rows] and queries `columns` to the sums."""
+    add_pairs(
+        query,
         pancakes.X[points],
-        pancakes.directions[points],
-        _shapes(pancakes, points, grid, np.dtype(np.float64)),
-        grid.counts,
+        pancakes.directions[points, : int(grid.counts[-1])],
+        _shapes(pancakes, points, grid, query.dtype),
+        rows,
+        columns,
         sums,
     )
