@@ -15,6 +15,7 @@ row a pancake: long where its neighbours are, thin across.
 # all thicknesses of a pancake.
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Ellipse
 
 from fastmetric import KernelDensity, ManifoldParzen
 
@@ -46,9 +47,7 @@ estimates = {
 }
 for axis, (name, density) in zip(axes, estimates.items(), strict=True):
     logs = density.score_samples(plane).reshape(300, 300)
-    axis.imshow(
-        logs, origin="lower", extent=(-0.68, 0.68) * 2, cmap="inferno", vmin=-7, vmax=3.2
-    )
+    axis.imshow(logs, origin="lower", extent=(-0.68, 0.68) * 2, cmap="inferno", vmin=-7, vmax=3.2)
     axis.scatter(*train.T, s=3, color="white", linewidths=0, alpha=0.7)
     mean = density.score_samples(held_out).mean()
     axis.set_title(f"{name}\nheld-out rows: {mean:.2f}", color="white")
@@ -59,8 +58,6 @@ plt.show()
 # The pancakes
 # ------------
 # Every tenth kernel, as the ellipse of two standard deviations.
-from matplotlib.patches import Ellipse
-
 figure, axis = plt.subplots(figsize=(6.5, 6.5), layout="constrained")
 axis.scatter(*train.T, s=4, color="0.6", linewidths=0)
 for row, direction, variance in zip(
