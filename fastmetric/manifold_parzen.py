@@ -240,7 +240,8 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         distinct, where = np.unique(present, return_inverse=True)
         grid = Grid(distinct.astype(np.intp), np.array(noises, np.float64))
         label = "density" if self.verbose else None
-        logs = log_densities(found, query, grid, self.n_jobs, label)
+        with engine.one_thread_blas():
+            logs = log_densities(found, query, grid, self.n_jobs, label)
         return logs[where].astype(X.dtype, copy=False)
 
     def _check_parameters(self) -> Neighborhood:

@@ -11,6 +11,7 @@ from fastmetric.learn.linear import column_means
 from fastmetric.learn.neighbours import others
 
 _VALUES = 2**20  # differences held at a time, in float64
+_FLOPS = 1e9  # of the decompositions in a block
 _SHARPEST = -2.0  # log weight of the farthest neighbour of a soft neighbourhood
 # Eigenvalues of products of differences are off by eps times the largest, and directions by that
 # over their own: below this share of the largest, singular values are taken instead.
@@ -55,7 +56,7 @@ def local_pca(
     if q == 0:
         return Pancakes(X, center, directions, variances, offsets)
     search = others(X, k, n_jobs)
-    step = max(1, _VALUES // (k * n_features))
+    step, most = max(1, _VALUES // (k * n_features)), _rows_of_a_block(k, n_features)
 
     def task(rows: np.ndarray) -> None:
         neighbours = search.nearest(rows)
@@ -69,9 +70,15 @@ def local_pca(
             centred = np.subtract(X[own], center, dtype=np.float64)
             offsets[own] = np.matmul(found, centred[:, :, None])[:, :, 0]
 
-    for _ in engine.run(task, search.blocks(), n_jobs=n_jobs, label=label):
+    for _ in engine.run(task, search.blocks(most), n_jobs=n_jobs, label=label):
         pass
     return Pancakes(X, center, directions, variances, offsets)
+
+
+def _rows_of_a_block(k: int, n_features: int) -> int:
+    """Return how many decompositions take some 100 ms."""
+    side = min(k, n_features)
+    return max(1, int(_FLOPS / (2 * k * n_features * side + 10 * side**3)))
 
 
 def _root_weights(gaps: np.ndarray, neighborhood: Neighborhood) -> np.ndarray:

@@ -23,8 +23,8 @@ _SPARE = 12  # candidates beyond the k neighbours
 class Others(Protocol):
     """Finds neighbours among the other points."""
 
-    def blocks(self) -> list[np.ndarray]:
-        """Return the row numbers, cut into blocks that suit the search."""
+    def blocks(self, most: int) -> list[np.ndarray]:
+        """Return the row numbers, cut into blocks that suit the search, of `most` at most."""
 
     def nearest(self, rows: np.ndarray) -> np.ndarray:
         """Return the row numbers (b, k) of the nearest others of each row."""
@@ -49,9 +49,9 @@ class _AllOthers:
     def __init__(self, n: int) -> None:
         self._n = n
 
-    def blocks(self) -> list[np.ndarray]:
+    def blocks(self, most: int) -> list[np.ndarray]:
         """Return a few rows at a time: each has many neighbours."""
-        return _cut(np.arange(self._n), 16)
+        return _cut(np.arange(self._n), min(16, most))
 
     def nearest(self, rows: np.ndarray) -> np.ndarray:
         """Return all rows but the own."""
@@ -68,9 +68,10 @@ class _ByTree:
         panels = make_panels(np.pad(tree.rows, ((0, -n % UNIT), (0, 0))), d, UNIT)
         self._X, self._k, self._search = X, k, Search(tree, panels)
 
-    def blocks(self) -> list[np.ndarray]:
+    def blocks(self, most: int) -> list[np.ndarray]:
         """Return the rows in the order of the tree: neighbours together."""
-        return _cut(self._search.tree.order, max(16, _COORDINATES // self._X.shape[1]))
+        size = max(16, _COORDINATES // self._X.shape[1])
+        return _cut(self._search.tree.order, min(size, most))
 
     def nearest(self, rows: np.ndarray) -> np.ndarray:
         """Return the k nearest others."""
@@ -94,11 +95,11 @@ class _ByProducts:
         self._centred = X - column_means(X, n_jobs)
         self._norms = np.einsum("ij,ij->i", self._centred, self._centred)
 
-    def blocks(self) -> list[np.ndarray]:
+    def blocks(self, most: int) -> list[np.ndarray]:
         """Return blocks that take a fraction of a second each."""
         n, n_features = self._X.shape
         size = int(np.clip(_FLOPS / (2 * n * n_features), 64, 512))
-        return _cut(np.arange(n), size)
+        return _cut(np.arange(n), min(size, most))
 
     def nearest(self, rows: np.ndarray) -> np.ndarray:
         """Return the k nearest others."""

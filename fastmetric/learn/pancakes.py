@@ -108,7 +108,8 @@ def _margin_of_screening(
     In many dimensions few Gaussians matter at a query. Products in float32, at twice the speed,
     find them; rounding moves a term by a bound for sums of D products, in each of q directions.
     """
-    if query.dtype == np.float32 or len(grid.counts) * len(grid.noise) > 1:
+    several = len(grid.counts) * len(grid.noise) > 1
+    if query.dtype == np.float32 or several or len(query) < _TRIAL:
         return None
     n, n_features = pancakes.X.shape
     q, noise = int(grid.counts[-1]), float(grid.noise[0])
