@@ -114,7 +114,7 @@ class _ByProducts:
         n, n_features = self._X.shape
         eps, norms = np.finfo(self._X.dtype).eps, self._norms[rows].astype(np.float64)
         rounding = 4 * (n_features + 4) * eps * (norms + self._norms.max())
-        doubtful = farthest > best[:, 0] + norms - rounding
+        doubtful = (farthest > best[:, 0] + norms - rounding) & (farthest > 0)
         if best.shape[1] < n - 1:
             for i in np.flatnonzero(doubtful):
                 nearest_by_differences(self._X, rows[i], np.empty(self._k), found[i])
