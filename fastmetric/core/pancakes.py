@@ -128,22 +128,22 @@ def terms_by_products(products, shapes, terms):
 
 @compiled
 def add_pairs(query, X, directions, shapes, rows, columns, sums):
-    """Add Gaussian rows[p] to the sum at query[columns[p]] (m, D) for each p, by differences.
+    """Add Gaussian rows[p] to the sum at query[columns[p]] (m, D) for each p.
 
-    For a grid of one shape.
+    For a grid of one shape, where squares may be subtracted; of differences, in float64.
     """
-    rest, across, along = np.empty(X.shape[1]), np.empty(1), np.empty(1)
+    gaps, across, along = np.empty(X.shape[1]), np.empty(1), np.empty(1)
     for pair in range(rows.size):
         i, a = rows[pair], columns[pair]
         x, y = X[i], query[a]
-        for k in range(rest.size):
-            rest[k] = np.float64(y[k]) - np.float64(x[k])
-        along[0] = across[0] = 0.0
+        for k in range(gaps.size):
+            gaps[k] = np.float64(y[k]) - np.float64(x[k])
+        along[0], rest = 0.0, _dot(gaps, gaps)
         for j in range(directions.shape[1]):
-            p = _take_out(directions[i, j], rest)
+            p = _dot(directions[i, j], gaps)
+            rest -= p * p
             along[0] += p * p * shapes.inverse[i, 0, j]
-        for k in range(rest.size):
-            across[0] += rest[k] * rest[k]
+        across[0] = max(rest, 0.0)
         _add_terms(
             shapes.log_factors[i, 0, 0],
             np.float64(shapes.inverse_noise[0]),
@@ -155,14 +155,12 @@ def add_pairs(query, X, directions, shapes, rows, columns, sums):
 
 
 @compiled
-def _take_out(v, rest):
-    """Take the part along v (D,) out of rest (D,); return its length."""
-    p = 0.0
-    for k in range(rest.size):
-        p += v[k] * rest[k]
-    for k in range(rest.size):
-        rest[k] -= p * v[k]
-    return p
+def _dot(u, v):
+    """Return u . v (D,)."""
+    total = 0.0
+    for k in range(u.size):
+        total += u[k] * v[k]
+    return total
 
 
 @compiled

@@ -135,21 +135,22 @@ def _floors(pancakes: Pancakes, query: np.ndarray, grid: Grid, n_jobs: int | Non
     dtype, m = np.dtype(np.float32), len(query)
 
     def task(block: _Block) -> tuple[np.ndarray, np.ndarray]:
-        ((_, products),) = _tiles(pancakes, query[block.rows], block.points, 0, dtype)
-        sq_dist = products.norms[:, None] - 2 * products.points
-        nearest = sq_dist.argmin(axis=0)
-        return nearest + block.points.start, sq_dist[nearest, np.arange(len(nearest))]
+        points = (pancakes.X[block.points] - pancakes.center).astype(dtype)
+        closeness = (query[block.rows] - pancakes.center).astype(dtype) @ points.T
+        closeness -= np.einsum("ij,ij->i", points, points) / 2  # (|x|² - |x - x_i|²) / 2
+        nearest = closeness.argmax(axis=1)
+        return nearest + block.points.start, closeness[np.arange(len(nearest)), nearest]
 
     blocks = [
         _Block(slice(i, min(i + _QUERIES, m)), slice(j, min(j + _TILE, len(pancakes.X))))
         for i in range(0, m, _QUERIES)
         for j in range(0, len(pancakes.X), _TILE)
     ]
-    nearest, least = np.zeros(m, np.intp), np.full(m, np.inf, dtype)
+    nearest, best = np.zeros(m, np.intp), np.full(m, -np.inf, dtype)
     parts = engine.run(task, blocks, n_jobs=n_jobs)
-    for block, (found, sq_dist) in zip(blocks, parts, strict=True):
-        better = sq_dist < least[block.rows]
-        nearest[block.rows][better], least[block.rows][better] = found[better], sq_dist[better]
+    for block, (found, closeness) in zip(blocks, parts, strict=True):
+        better = closeness > best[block.rows]
+        nearest[block.rows][better], best[block.rows][better] = found[better], closeness[better]
     sums = _empty_sums(grid, m)
     points, columns = np.unique(nearest, return_inverse=True)
     _add_pairs(pancakes, query, points, columns, np.arange(m), grid, sums)
@@ -262,7 +263,7 @@ def _add_screened(
     floors: np.ndarray,
     margin: float,
 ) -> None:
-    """Add those pancakes of a block that matter to the sums at its queries, by differences."""
+    """Add those pancakes of a block that matter to the sums at its queries, pair by pair."""
     rows, columns = _screened(pancakes, query, block, grid, floors, margin)
     if len(rows) > _FEW_PAIRS * block.size:
         _add_by_products(pancakes, query, block, grid, sums)
