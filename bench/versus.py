@@ -16,6 +16,7 @@ from bench import (
     _report,
     versus_kde,
     versus_local,
+    versus_manifold,
     versus_meanshift,
     versus_nca,
     versus_neighbors,
@@ -30,6 +31,7 @@ METHODS = {
     "kde": versus_kde,
     "local": versus_local,
     "meanshift": versus_meanshift,
+    "manifold": versus_manifold,
     "neighbors": versus_neighbors,
 }
 

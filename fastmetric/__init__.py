@@ -1,9 +1,11 @@
 """Metrics and densities learnt from data too large for n x n matrices."""
 
+from fastmetric.density_classifier import DensityClassifier
 from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import KernelDensity, kernel_sums
 from fastmetric.local_component import LocalComponentAnalysis
 from fastmetric.mean_shift import MeanShift
+from fastmetric.manifold_parzen import ManifoldParzen
 from fastmetric.nca import NCA
 from fastmetric.nca_objective import nca_value_and_grad
 
@@ -11,9 +13,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "NCA",
+    "DensityClassifier",
     "KDTree",
     "KernelDensity",
     "LocalComponentAnalysis",
+    "ManifoldParzen",
     "MeanShift",
     "__version__",
     "kernel_sums",

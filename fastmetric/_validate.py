@@ -180,6 +180,14 @@ def number(name: str, value: Any, least: float = 0.0) -> float:
     return float(value)
 
 
+def positive(name: str, value: Any) -> float:
+    """Return a finite number above 0."""
+    fits = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not fits or not 0 < value < np.inf:
+        raise ValueError(f"{name} should be a finite number above 0; got {value!r}.")
+    return float(value)
+
+
 def tolerances(rtol: Any, atol: Any) -> None:
     """Raise on a tolerance out of range."""
     if number("rtol", rtol) >= 1:

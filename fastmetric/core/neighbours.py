@@ -238,7 +238,7 @@ def _scan(search, leaf, point, best, found, sq_dist):
             bits &= bits - 1
             if sq_dist[j] < worst:
                 if k > _SHORT:
-                    _sink(best, found, k, sq_dist[j], i + j)
+                    sink(best, found, k, sq_dist[j], i + j)
                     worst = best[0]
                 else:
                     _insert(best, found, sq_dist[j], i + j)
@@ -257,7 +257,7 @@ def _insert(best, found, s, i):
 
 
 @exact_order
-def _sink(best, found, size, s, i):
+def sink(best, found, size, s, i):
     """Put point i into a heap (the largest first) of `size` points, in place of the first."""
     p = 0
     while 2 * p + 1 < size:
@@ -277,7 +277,7 @@ def _sort_heap(best, found):
     for last in range(best.size - 1, 0, -1):
         s, i = best[last], found[last]
         best[last], found[last] = best[0], found[0]
-        _sink(best, found, last, s, i)
+        sink(best, found, last, s, i)
 
 
 # All points of a ball
