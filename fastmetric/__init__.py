@@ -2,9 +2,18 @@
 
 from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import KernelDensity, kernel_sums
+from fastmetric.latent_coincidence import LatentCoincidenceAnalysis
 from fastmetric.nca import NCA
 from fastmetric.nca_objective import nca_value_and_grad
 
 __version__ = "0.1.0"
 
-__all__ = ["NCA", "KDTree", "KernelDensity", "__version__", "kernel_sums", "nca_value_and_grad"]
+__all__ = [
+    "NCA",
+    "KDTree",
+    "KernelDensity",
+    "LatentCoincidenceAnalysis",
+    "__version__",
+    "kernel_sums",
+    "nca_value_and_grad",
+]
