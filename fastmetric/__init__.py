@@ -3,6 +3,7 @@
 from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import KernelDensity, kernel_sums
 from fastmetric.latent_coincidence import LatentCoincidenceAnalysis
+from fastmetric.latent_coincidence_classifier import LatentCoincidenceClassifier
 from fastmetric.nca import NCA
 from fastmetric.nca_objective import nca_value_and_grad
 
@@ -13,6 +14,7 @@ __all__ = [
     "KDTree",
     "KernelDensity",
     "LatentCoincidenceAnalysis",
+    "LatentCoincidenceClassifier",
     "__version__",
     "kernel_sums",
     "nca_value_and_grad",

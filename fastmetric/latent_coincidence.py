@@ -85,7 +85,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         "log_likelihood", "noise_variance", "seconds"; in `fit` also "pairs" and "active" (rows),
         and "validation" (the share of errors held out) with early_stopping.
     n_iter_ : int
-        Number of entries in `history_` after the start.
+        Number of iterations; in `fit`, of searches for impostors. At least one.
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted. After `fit` only.
     n_features_in_ : int
@@ -299,7 +299,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._n_features_out = len(self.components_)
         self.noise_variance_ = model.noise / unit**2
         self.log_likelihood_ = model.log_likelihood
-        self.history_, self.n_iter_ = recorder.history(), recorder.n_iter
+        self.history_, self.n_iter_ = recorder.history(), max(recorder.n_iter, 1)
         self.history_["noise_variance"] /= unit**2
 
     def _end(self, climb: Climb, interrupted: bool) -> None:

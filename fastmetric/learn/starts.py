@@ -85,7 +85,7 @@ def principal(X: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
 
 
 def _signed(A: np.ndarray) -> np.ndarray:
-    """Return the rows with their largest entry positive: the sign of an eigenvector is arbitrary."""
+    """Return the rows with their largest entry positive: an eigenvector's sign is arbitrary."""
     largest = np.take_along_axis(A, np.abs(A).argmax(axis=1)[:, None], axis=1)
     return A * np.where(largest < 0, -1.0, 1.0)
 
