@@ -58,8 +58,9 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     max_iter : int, default=200
         Largest number of iterations of the solver, all in all.
     tol : float, default=1e-4
-        The run ends when the relative gain of an iteration (in `fit`, of all between two
-        searches) falls below it; for L-BFGS on pairs also when the gradient of the mean does.
+        The run ends when an iteration (in `fit`, all of them between two searches) raises the
+        mean log-likelihood of a pair by less; for L-BFGS on pairs also when its gradient is
+        smaller. Single steps of EM are small: give it much less.
     verbose : int, default=0
         1: one line per iteration, or per search for impostors.
     n_jobs : int or None, default=None

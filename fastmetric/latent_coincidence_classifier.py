@@ -31,8 +31,10 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         "lbfgs": L-BFGS on the likelihood. "em": the steps of the paper, which are many more.
     max_iter : int, default=100
         Largest number of iterations, for each class.
-    tol : float, default=1e-4
-        Tolerance on the relative gain of an iteration and, for L-BFGS, on the gradient of the mean.
+    tol : float, default=1e-3
+        The run ends when an iteration raises the mean log-likelihood by less; for L-BFGS also when
+        its gradient is smaller. With many features it keeps the models from over-fitting: classes
+        that can be separated from the rest without error have no finite maximum.
     verbose : int, default=0
         1: one line per class.
     n_jobs : int or None, default=None
@@ -79,7 +81,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         *,
         solver: str = "lbfgs",
         max_iter: int = 100,
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         verbose: int = 0,
         n_jobs: int | None = None,
     ) -> None:

@@ -76,8 +76,8 @@ def lbfgs(
     """Maximise over W (p, D) and log sigma^2 by L-BFGS with the slopes [COI-3].
 
     W moves in coordinates in which the differences of pairs have covariance one, as EM does. So
-    the units of the features do not matter. `tol` is SciPy's, on the relative gain and on the
-    gradient of the mean.
+    the units of the features do not matter. `tol` is on the gain in the mean
+    log-likelihood and on its gradient.
     """
     scatter = scatter or Scatter(problem)
     root = scatter.root() * (_FIRST_MOVE * scatter.size(W) or 1.0)
@@ -134,20 +134,22 @@ def em(
     recorder: Recorder | None = None,
     scatter: Scatter | None = None,
 ) -> Climb:
-    """Take up to `max_iter` EM steps, [COI-4]; `tol` is on the relative gain of a step."""
+    """Take up to `max_iter` EM steps, [COI-4]; `tol` is on the gain in the mean."""
     scatter = scatter or Scatter(problem)
     found = problem.evaluate(W, noise)
     model, converged = Model(W, noise, found.log_likelihood), False
+    least = np.exp(_log_noise_bounds(problem, noise)[0])  # on the way there, EM still rises
     if recorder is not None and not recorder.figures:
         recorder.keep(model)
     for _ in range(max_iter):
         W, noise = em_step(model.W, model.noise, found, scatter)
+        noise = max(noise, least)
         found = problem.evaluate(W, noise)
         gain = found.log_likelihood - model.log_likelihood
         model = Model(W, noise, found.log_likelihood)
         if recorder is not None:
             recorder.keep(model)
-        if gain <= tol * max(abs(model.log_likelihood), problem.n_pairs * 1e-300):
+        if gain <= tol * problem.n_pairs:
             converged = True
             break
     return Climb(model, converged, "the gain fell below tol" if converged else "max_iter reached")
@@ -162,4 +164,4 @@ def em_step(
     explained = found.moment - float(np.sum(move * found.pulled))
     shrunk = noise * (1 - 2 * noise * found.total / n_pairs)
     sigma_sq = shrunk + 2 * noise**2 * explained / (p * n_pairs)
-    return W - 2 * noise * move, max(sigma_sq, np.finfo(np.float64).tiny)
+    return W - 2 * noise * move, sigma_sq

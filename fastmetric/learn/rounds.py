@@ -69,8 +69,8 @@ class Rounds:
             model = self._moved(problem, model._replace(log_likelihood=before), steps)
             if self._keep(model, problem):
                 return Climb(model, True, "the error on rows held out no longer falls")
-            gain = model.log_likelihood - before
-            if gain <= settings.tol * abs(before) and new <= settings.tol * problem.n_pairs:
+            least = settings.tol * problem.n_pairs
+            if model.log_likelihood - before <= least and new <= least:
                 return Climb(model, True, "the gain fell below tol")
             problem, new = self._problem(model.W)
         return Climb(model, False, "max_iter reached")
