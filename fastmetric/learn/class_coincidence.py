@@ -13,6 +13,7 @@ from fastmetric.learn.coincidence_solvers import Model, Recorder
 from fastmetric.learn.linear import column_means, project
 from fastmetric.learn.starts import principal
 
+
 class Settings(NamedTuple):
     """How the model of a class is fitted."""
 
@@ -50,8 +51,9 @@ def fit_classes(
         noise = START_NOISE / p
         W = problem.scaled(start, noise)
         recorder = Recorder(lambda figures: None)
-        limits = {"max_iter": settings.max_iter, "tol": settings.tol}
-        climb = solve(problem, W, noise, **limits, recorder=recorder)
+        climb = solve(
+            problem, W, noise, max_iter=settings.max_iter, tol=settings.tol, recorder=recorder
+        )
         yield ClassModel(rows[-1].copy(), climb.model, recorder.n_iter, climb.converged)
 
 

@@ -75,7 +75,8 @@ class Coincidence:
         """Return the likelihood at a map W (p, D) and sigma^2, with its slopes."""
         Z = self.project(W)
         sums, _, weights = self._weighed(Z, noise)
-        return Evaluation(*sums.tolist(), self._scattered(Z, weights))
+        value, total, moment = sums.tolist()
+        return Evaluation(value, total, moment, self._scattered(Z, weights))
 
     def log_likelihood(self, W: np.ndarray, noise: float) -> float:
         """Return the likelihood alone."""

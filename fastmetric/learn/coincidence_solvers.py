@@ -90,8 +90,8 @@ def lbfgs(
         moved, sigma_sq = model_at(theta)
         found = problem.evaluate(moved, sigma_sq)
         seen[:] = [Model(moved, sigma_sq, found.log_likelihood)]
-        slopes = [(found.pulled @ root).ravel(), [-sigma_sq * found.noise_slope()]]
-        return -found.log_likelihood / problem.n_pairs, np.concatenate(slopes) / problem.n_pairs
+        slopes = np.append(found.pulled @ root, -sigma_sq * found.noise_slope())
+        return -found.log_likelihood / problem.n_pairs, slopes / problem.n_pairs
 
     def after_iteration(theta: np.ndarray) -> None:
         # The latest evaluation is the one that the solver just accepted.

@@ -14,6 +14,7 @@ from fastmetric.core.coincidence import Pairs, invaders
 from fastmetric.core.pairs import Block
 from fastmetric.learn.coincidence import make_pairs
 
+_TIES = 1e-6  # rows at the distance of the farthest target, but for rounding, are impostors, too
 _MOST = 500  # impostors of a row in one search, about: outliers in small classes have all rows
 
 
@@ -63,7 +64,7 @@ class ActiveSet:
     def refresh(self, Z: np.ndarray, reach: np.ndarray) -> int:
         """Add the impostors under a map; return the number of new ones."""
         n, before = len(Z), self.n_impostors
-        firsts, seconds = find_impostors(Z, self.y, reach, self.n_jobs)
+        firsts, seconds = find_impostors(Z, self.y, (1 + _TIES) * reach, self.n_jobs)
         self._known = np.union1d(self._known, firsts.astype(np.int64) * n + seconds)
         self.active[firsts] = True
         return self.n_impostors - before
