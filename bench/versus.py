@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import _report, versus_kde, versus_nca, versus_neighbors, versus_tree
+from bench import _report, versus_coincidence, versus_kde, versus_nca, versus_neighbors, versus_tree
 from bench._report import Row
 from bench._setup import UnavailableError
 
@@ -21,6 +21,7 @@ METHODS = {
     "tree": versus_tree,
     "kde": versus_kde,
     "neighbors": versus_neighbors,
+    "coincidence": versus_coincidence,
 }
 
 
