@@ -88,6 +88,8 @@ _OPENML = {
     "balance-scale": _Source(11, None),
     "ionosphere": _Source(59, None),
     "pima": _Source(37, None),
+    "letter": _Source(6, None),
+    "isolet": _Source(300, 6238),
 }
 
 
@@ -110,7 +112,7 @@ def training_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def customary_split(name: str) -> Split:
-    """Return the published training and test rows of "usps" or "mnist", float32."""
+    """Return the published training and test rows of "usps", "mnist" or "isolet", float32."""
     arrays = _arrays(name)
     X, y, train, test = arrays["X"], arrays["y"], arrays["train"], arrays["test"]
     return Split(X[train].astype(np.float32), y[train], X[test].astype(np.float32), y[test])

@@ -14,6 +14,7 @@ from typing import Any
 
 from bench import (
     _report,
+    versus_coincidence,
     versus_kde,
     versus_local,
     versus_manifold,
@@ -33,6 +34,7 @@ METHODS = {
     "meanshift": versus_meanshift,
     "manifold": versus_manifold,
     "neighbors": versus_neighbors,
+    "coincidence": versus_coincidence,
 }
 
 

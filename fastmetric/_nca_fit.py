@@ -108,11 +108,7 @@ class NCAFit:
         kept = rows[:0]
         if self.early_stopping:
             rows, kept = held_out(rows, y, self.validation_fraction, rng)
-            if not len(kept):
-                raise ValueError(
-                    "early_stopping holds out rows, but every class has one row only. Set it to "
-                    "False, or give more rows."
-                )
+            _validate.some_held_out(len(kept))
         if len(np.unique(y[rows])) < 2:
             raise ValueError(
                 f"The {len(rows)} rows to learn from are of one class only; at least two classes "

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import eigh, svd
 
 from fastmetric import engine
-from fastmetric.learn.linear import class_means, covariance
+from fastmetric.learn.linear import class_means, column_means, covariance
 from fastmetric.learn.objective import Objective
 
 NAMES = ("auto", "rca", "lda", "pca", "identity", "random")
@@ -70,7 +70,22 @@ def start(name: str, d: int, problem: Objective, random_state: np.random.RandomS
         A = _leading(moments.total, d) if name == "pca" else _whitened_leading(moments, d)
         if moments.basis is not None:
             A = A @ moments.basis
-    # The sign of an eigenvector is arbitrary: make the largest entry positive.
+    return _signed(A)
+
+
+def principal(X: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
+    """Return the d leading principal directions of X (n, D), d <= min(n, D), as a map (d, D)."""
+    center = column_means(X, n_jobs)
+    with engine.one_thread_blas():
+        if X.shape[1] > len(X):
+            return _signed(
+                svd(np.subtract(X, center, dtype=np.float64), full_matrices=False)[2][:d]
+            )
+        return _signed(_leading(covariance(X, center, n_jobs), d))
+
+
+def _signed(A: np.ndarray) -> np.ndarray:
+    """Return the rows with their largest entry positive: an eigenvector's sign is arbitrary."""
     largest = np.take_along_axis(A, np.abs(A).argmax(axis=1)[:, None], axis=1)
     return A * np.where(largest < 0, -1.0, 1.0)
 

@@ -1,0 +1,345 @@
+"""Latent Coincidence Analysis: the estimator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from fastmetric import _validate, engine
+from fastmetric._neighbor_votes import Judge, target_neighbors
+from fastmetric.learn import coincidence_solvers as solvers
+from fastmetric.learn.coincidence import START_NOISE, Coincidence, make_pairs
+from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
+from fastmetric.learn.linear import project
+from fastmetric.learn.rounds import Rounds, Settings
+from fastmetric.learn.starts import principal
+from fastmetric.learn.validation import held_out
+
+_INITS = ("auto", "pca", "identity")
+
+
+class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Latent Coincidence Analysis: a metric from pairs that belong together, or do not.
+
+    Rows x, x' are mapped to latent points, normal around W x and W x' with variance sigma^2 in
+    every direction, that coincide with probability exp(-|z - z'|^2 / 2 kappa^2). `fit_pairs`
+    maximises the likelihood of pairs that were seen to coincide or not, with kappa = 1.
+    `fit` learns a metric for nearest neighbours from labelled rows: a row should coincide with its
+    nearest rows of the same class, and not with rows of other classes that come closer than
+    these, its impostors; every row has a length scale kappa of its own.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Dimension of the latent space; None: the number of features, or of the rows of an `init`
+        array.
+    n_neighbors : int, default=3
+        Rows of the same class that each row should coincide with, in `fit`.
+    solver : {"lbfgs", "em"}, default="lbfgs"
+        "lbfgs": L-BFGS on the likelihood. "em": the steps of the paper, which are many more.
+        The likelihood never falls with either.
+    init : {"auto", "pca", "identity"} or array, default="auto"
+        The start. "auto": "pca" if n_components is smaller than min(n_features, n_samples), else
+        "identity". An array has shape (n_components, n_features).
+    refresh : int, default=3
+        Iterations of the solver between two searches for impostors, in `fit`.
+    n_passes : int, default=1
+        In `fit`, learn so many times, each from the map before, with the neighbours that are
+        nearest under that map. 1: the neighbours in the input space, as in the paper. Try 5 on
+        small sets, and where Euclidean neighbours mean little.
+    early_stopping : bool, default=False
+        In `fit`, hold out a part of the rows, and stop when their errors by `n_neighbors` nearest
+        neighbours have not become fewer in ten searches; the map with the fewest is kept.
+    validation_fraction : float, default=0.1
+        The share of the rows that `early_stopping` holds out.
+    max_iter : int, default=200
+        Largest number of iterations of the solver, in each pass.
+    tol : float, default=1e-4
+        The run ends when an iteration (in `fit`, all of them between two searches) raises the
+        mean log-likelihood of a pair by less; for L-BFGS on pairs also when its gradient is
+        smaller. Single steps of EM are small: give it much less.
+    verbose : int, default=0
+        1: one line per iteration, or per search for impostors.
+    n_jobs : int or None, default=None
+        Number of threads. None: all cores in the main process, one inside a worker process of
+        joblib, multiprocessing or Dask; -1: all cores, -2: all but one. The result does not
+        depend on it.
+    random_state : int, RandomState or None, default=None
+        Draws the rows that `early_stopping` holds out.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The learnt map W: transform(X) = X @ components_.T.
+    noise_variance_ : float
+        sigma^2, in units in which kappa = 1; after `fit`, in which the median kappa is.
+    log_likelihood_ : float
+        The sum over all pairs learnt from; after `fit`, over the active ones at the end.
+    length_scales_ : ndarray of shape (n_samples,)
+        kappa of each row, in units of their median; NaN for rows that never had impostors. After
+        `fit` only.
+    history_ : dict of ndarray
+        One entry for the start and for each iteration (in `fit`, for each search):
+        "log_likelihood", "noise_variance", "seconds"; in `fit` also "pairs" and "active" (rows),
+        and "validation" (the share of errors held out) with early_stopping.
+    n_iter_ : int
+        Number of iterations; in `fit`, of searches for impostors. At least one.
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted. After `fit` only.
+    n_features_in_ : int
+        Number of features seen in fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if X had names that are all strings.
+
+    Notes
+    -----
+    Ctrl-C during a fit raises KeyboardInterrupt and leaves the estimator fitted at the last
+    finished iteration, or as it was if there is none.
+
+    A matrix of n_features x n_features is formed: with thousands of features, project them first,
+    by PCA for example.
+
+    References
+    ----------
+    M. Der, L. K. Saul: Latent Coincidence Analysis: A Hidden Variable Model for Distance Metric
+    Learning, NIPS 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from fastmetric import LatentCoincidenceAnalysis
+    >>> X, y = load_iris(return_X_y=True)
+    >>> metric = LatentCoincidenceAnalysis(n_components=2).fit(X, y)
+    >>> metric.transform(X).shape
+    (150, 2)
+    >>> pairs = [[0, 1], [0, 60], [60, 61], [60, 120]]
+    >>> metric.fit_pairs(pairs, [1, -1, 1, -1], X=X).components_.shape
+    (2, 4)
+    """
+
+    components_: np.ndarray
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        n_neighbors: int = 3,
+        solver: str = "lbfgs",
+        init: Any = "auto",
+        refresh: int = 3,
+        n_passes: int = 1,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.solver = solver
+        self.init = init
+        self.refresh = refresh
+        self.n_passes = n_passes
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> LatentCoincidenceAnalysis:
+        """Learn a metric for nearest neighbours from labelled rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The data, at least two rows.
+        y : array-like of shape (n_samples,)
+            The class of each row, at least two classes.
+
+        Returns
+        -------
+        self : LatentCoincidenceAnalysis
+            The fitted estimator.
+        """
+        with _validate.unchanged_on_error(self), engine.one_thread_blas():
+            self._check_parameters()
+            X, classes, y = _validate.training_data(self, X, y)
+            learnt, kept = np.arange(len(X)), np.arange(0)
+            if self.early_stopping:
+                rng = check_random_state(self.random_state)
+                learnt, kept = held_out(learnt, y, self.validation_fraction, rng)
+                _validate.some_held_out(len(kept))
+            W = self._start(X)
+            rows, labels = (X[learnt], y[learnt]) if len(kept) else (X, y)
+            judge = None
+            if len(kept):
+                judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
+            settings = Settings(self.solver, self.refresh, self.n_passes, self.max_iter, self.tol)
+            recorder = self._recorder()
+
+            def find_targets(rows: np.ndarray) -> np.ndarray:
+                return target_neighbors(rows, labels, self.n_neighbors, self.n_jobs)
+
+            rounds = Rounds(rows, labels, settings, recorder, find_targets, judge, self.n_jobs)
+            climb, interrupted = _climb(lambda: rounds.run(W), recorder)
+            model = climb.model if rounds.best is None else rounds.best
+            self._set_model(model, recorder, X.dtype, unit=rounds.unit())
+            self.length_scales_ = np.full(len(X), np.nan)
+            self.length_scales_[learnt] = rounds.length_scales()
+            self.classes_ = classes
+        self._end(climb, interrupted)
+        return self
+
+    def fit_pairs(self, pairs: Any, y: Any, X: Any = None) -> LatentCoincidenceAnalysis:
+        """Learn the map from pairs that were seen to coincide, or not.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (n_pairs, 2, n_features) or (n_pairs, 2)
+            The two rows of each pair; or their numbers in `X`, which copies nothing.
+        y : array-like of shape (n_pairs,)
+            +1: the pair coincides, -1: it does not.
+        X : array-like of shape (n_samples, n_features), default=None
+            The rows that `pairs` counts.
+
+        Returns
+        -------
+        self : LatentCoincidenceAnalysis
+            The fitted estimator.
+        """
+        with _validate.unchanged_on_error(self), engine.one_thread_blas():
+            self._check_parameters()
+            X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X)
+            W = self._start(X)
+            made = make_pairs(len(X), firsts, seconds, alike)
+            problem = Coincidence(X, made, np.ones(len(X)), self.n_jobs)
+            noise = START_NOISE / len(W)
+            if isinstance(self.init, str):
+                W = problem.scaled(W, noise)
+            solve = solvers.lbfgs if self.solver == "lbfgs" else solvers.em
+            recorder = self._recorder()
+
+            def run() -> Climb:
+                return solve(
+                    problem, W, noise, max_iter=self.max_iter, tol=self.tol, recorder=recorder
+                )
+
+            climb, interrupted = _climb(run, recorder)
+            self._set_model(climb.model, recorder, X.dtype, unit=1.0)
+            for name in ("length_scales_", "classes_"):  # of an earlier `fit`
+                if hasattr(self, name):
+                    delattr(self, name)
+        self._end(climb, interrupted)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Project rows into the learnt space.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components)
+            X @ components_.T.
+        """
+        check_is_fitted(self)
+        X = _validate.query_data(self, X)
+        origin = np.zeros(X.shape[1], X.dtype)
+        return project(X, origin, self.components_.astype(X.dtype, copy=False), self.n_jobs)
+
+    def _check_parameters(self) -> None:
+        """Raise on a parameter out of range."""
+        _validate.choice("solver", self.solver, solvers.SOLVERS)
+        _validate.integer("n_neighbors", self.n_neighbors, 1)
+        _validate.integer("refresh", self.refresh, 1)
+        _validate.integer("n_passes", self.n_passes, 1)
+        _validate.integer("max_iter", self.max_iter, 1)
+        _validate.number("tol", self.tol)
+        _validate.flag("early_stopping", self.early_stopping)
+        _validate.share("validation_fraction", self.validation_fraction)
+        _validate.jobs(self.n_jobs)
+
+    def _start(self, X: np.ndarray) -> np.ndarray:
+        """Return the map (p, D) to start from."""
+        n, n_features = X.shape
+        p = n_features
+        if self.n_components is not None:
+            p = _validate.integer("n_components", self.n_components, 1, n_features)
+        if not isinstance(self.init, str):
+            W = _validate.transformation(self.init, n_features, "init")
+            if self.n_components not in (None, len(W)):
+                raise ValueError(
+                    f"init has {len(W)} rows; n_components is {p}. Give one row per component."
+                )
+            return W
+        init = _validate.choice("init", self.init, _INITS)
+        most = min(n, n_features)
+        if init == "pca" and p > most:
+            raise ValueError(
+                f"init='pca' gives at most min(n_samples, n_features) = {most} directions; "
+                f"n_components is {p}. Choose init='identity' or fewer components."
+            )
+        if init == "pca" or (init == "auto" and p < most):
+            return principal(X, p, self.n_jobs)
+        return np.eye(p, n_features)
+
+    def _recorder(self) -> Recorder:
+        """Return what keeps the models of a run, and prints a line for each if verbose."""
+
+        def on_step(figures: dict[str, float]) -> None:
+            if self.verbose:
+                shown = "  ".join(f"{name} {value:.6g}" for name, value in figures.items())
+                print(f"[LatentCoincidenceAnalysis] {shown}", flush=True)
+
+        return Recorder(on_step)
+
+    def _set_model(self, model: Model, recorder: Recorder, dtype: np.dtype, unit: float) -> None:
+        """Set what was learnt, in units in which the length scale `unit` is 1."""
+        self.components_ = (model.W / unit).astype(dtype)
+        self._n_features_out = len(self.components_)
+        self.noise_variance_ = model.noise / unit**2
+        self.log_likelihood_ = model.log_likelihood
+        self.history_, self.n_iter_ = recorder.history(), max(recorder.n_iter, 1)
+        self.history_["noise_variance"] /= unit**2
+
+    def _end(self, climb: Climb, interrupted: bool) -> None:
+        """Say how a run ended, if it did not by itself."""
+        if interrupted:
+            raise KeyboardInterrupt
+        if not climb.converged:
+            warnings.warn(
+                f"LatentCoincidenceAnalysis has not converged ({climb.message}). Raise max_iter "
+                "or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _climb(run: Callable[[], Climb], recorder: Recorder) -> tuple[Climb, bool]:
+    """Return how a run ended, and whether Ctrl-C ended it after at least one iteration."""
+    try:
+        return run(), False
+    except KeyboardInterrupt:
+        if recorder.last is None or recorder.n_iter < 1:
+            raise
+        return Climb(recorder.last, False, "interrupted"), True

@@ -1,0 +1,79 @@
+"""Impostors: rows of other classes nearer than a row's farthest target; and the active set.
+
+Only rows that have, or once had, impostors are learnt from, and of rows of other classes only
+those that are, or once were, impostors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core.blocks import symmetric_blocks
+from fastmetric.core.coincidence import Pairs, invaders
+from fastmetric.core.pairs import Block
+from fastmetric.learn.coincidence import make_pairs
+
+_TIES = 1e-6  # rows at the distance of the farthest target, but for rounding, are impostors, too
+_MOST = 500  # impostors of a row in one search, about: outliers in small classes have all rows
+
+
+def find_impostors(
+    Z: np.ndarray, y: np.ndarray, reach: np.ndarray, n_jobs: int | None
+) -> np.ndarray:
+    """Return pairs (2, m) of rows i, j of Z (n, p) with |z_i - z_j|^2 < reach[i], y[i] != y[j]."""
+    n, p = Z.shape
+    norms = np.einsum("ij,ij->i", Z, Z)
+    slack = 4 * (p + 4) * np.finfo(Z.dtype).eps  # of the product form of a distance
+
+    def task(block: Block) -> np.ndarray:
+        rows, cols = Z[block.i0 : block.i1], Z[block.j0 : block.j1]
+        side = max(len(rows), len(cols))
+        most = max(8, round(_MOST * side / n))
+        found = np.empty((2, 2 * most * side), np.int32)
+        products = rows @ cols.T
+        count = invaders(Z, norms, y, reach, slack, products, block.i0, block.j0, most, found)
+        return found[:, :count].copy()
+
+    parts = list(engine.run(task, symmetric_blocks(n, p), n_jobs=n_jobs))
+    return np.concatenate(parts, axis=1)
+
+
+class ActiveSet:
+    """The pairs that are learnt from: a row with its targets and with all impostors so far."""
+
+    def __init__(self, y: np.ndarray, targets: np.ndarray, n_jobs: int | None) -> None:
+        """Take the class numbers (n,) and pairs (2, m) of rows with their target neighbours."""
+        self.y, self.targets, self.n_jobs = y, targets, n_jobs
+        self._known = np.empty(0, np.int64)  # i * n + j, sorted
+        self.active = np.zeros(len(y), bool)
+
+    @property
+    def n_impostors(self) -> int:
+        """Return the number of pairs with impostors."""
+        return len(self._known)
+
+    def reach(self, Z: np.ndarray) -> np.ndarray:
+        """Return the squared distance to the farthest target of each row, 0 without targets."""
+        firsts, seconds = self.targets
+        gaps = Z[firsts] - Z[seconds]
+        reach = np.zeros(len(Z))
+        np.maximum.at(reach, firsts, np.einsum("ij,ij->i", gaps, gaps, dtype=np.float64))
+        return reach
+
+    def refresh(self, Z: np.ndarray, reach: np.ndarray) -> int:
+        """Add the impostors under a map; return the number of new ones."""
+        n, before = len(Z), self.n_impostors
+        firsts, seconds = find_impostors(Z, self.y, (1 + _TIES) * reach, self.n_jobs)
+        self._known = np.union1d(self._known, firsts.astype(np.int64) * n + seconds)
+        self.active[firsts] = True
+        return self.n_impostors - before
+
+    def pairs(self) -> Pairs:
+        """Return the pairs of all active rows: targets alike, impostors not."""
+        n = len(self.y)
+        targets = self.targets[:, self.active[self.targets[0]]]
+        impostors = np.stack(np.divmod(self._known, n)).astype(np.int32)
+        firsts, seconds = np.concatenate([targets, impostors], axis=1)
+        alike = np.arange(len(firsts)) < targets.shape[1]
+        return make_pairs(n, firsts, seconds, alike)
