@@ -1,8 +1,8 @@
 """Sums of Gaussians together with their first moments: the step of mean shift [SHI-1].
 
 The path of a group is that of `core.sums`, and a node is added in the way it was summed: pair
-by pair, by its series or as its centroid. So the step is the gradient of the sums as they were
-approximated, but for constants that are as good as nothing.
+by pair, by its series, as its centroid, or in the polynomial of a crowd. So the step is the
+gradient of the sums as they were approximated, but for constants that are as good as nothing.
 """
 
 from __future__ import annotations
@@ -10,44 +10,74 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric._jit import compiled
+from fastmetric.core.borrowed import borrowed
+from fastmetric.core.crowds import make_crowds
 from fastmetric.core.exp import exp
-from fastmetric.core.expansion import half_sq_norms, sum_series
-from fastmetric.core.groups import LONGEST, add_field, add_leaf, make_group
+from fastmetric.core.fields import HERMITE, TAYLOR, contracted, half_sq_norms
+from fastmetric.core.groups import LONGEST, add_field, add_leaf, add_local, make_group
 
 
 @compiled
-def shift_groups(queries, ref, rule, roots, exact, first, counts, visits):
+def shift_groups(queries, ref, rule, roots, exact, first, counts, visits, kept):
     """Return sum_j w_j k_j (x_j - q) / sum_j w_j k_j (m, d) of the groups from `first` on.
 
     Along their paths, see `group_sums`; `exact`: pair by pair over the trees of `roots`.
     """
-    last, used = first + counts.size, 0
+    queries, ref, visits, kept = borrowed((queries, ref, visits, kept))
+    last, used = first + len(kept), 0
     begin, end = queries.starts[first], queries.stops[last - 1]
     steps = np.zeros((end - begin, queries.rows.shape[1]))
-    for g in range(first, last):
-        group = make_group(queries, g, ref)
+    crowds = make_crowds(queries, first, last, counts.size > len(kept))
+    for c in range(counts.size):
+        path, g = visits[used : used + counts[c]], crowds.firsts[c]
+        used += counts[c]
+        if crowds.lasts[c] - g > 1:
+            continue
+        group = make_group(queries, crowds, c, ref)
         moments = np.zeros(group.cols.shape)
         if exact:
             for root in roots:
                 stop = ref.tree.stops[root]
                 for start in range(ref.tree.starts[root], stop, LONGEST):
                     _shift_leaf(group, ref, rule, start, min(start + LONGEST, stop), moments)
-        for visit in visits[used : used + counts[g - first]]:
-            node, degree = visit[0], visit[1]
-            if degree == 0:
-                start, stop = ref.tree.starts[node], ref.tree.stops[node]
-                _shift_leaf(group, ref, rule, start, stop, moments)
-            elif degree == 1:
-                _shift_centroid(group, ref, rule, node, moments)
-            elif degree > 1:
-                _shift_field(group, ref, rule, node, degree, moments)
-        used += counts[g - first]
+        local = kept[g - first]
+        if ref.nodes.coefficients.shape[1] > 0 and np.any(local):
+            _shift_local(group, ref, rule, crowds.centers[c], local, moments)
+        else:
+            group.totals[:] += local[0]
+        _shift_path(group, ref, rule, path, moments)
         at = queries.starts[g] - begin
         for i in range(group.totals.size):
             if group.totals[i] > 0:  # else it is a faint query, done once more alone
                 for k in range(steps.shape[1]):
                     steps[at + i, k] = moments[k, i] / group.totals[i]
     return steps
+
+
+@compiled
+def _shift_path(group, ref, rule, path, moments):
+    """Add the nodes that the group met itself."""
+    group = borrowed(group)
+    for visit in path:
+        node, degree = visit[0], visit[1]
+        if degree == 0:
+            start, stop = ref.tree.starts[node], ref.tree.stops[node]
+            _shift_leaf(group, ref, rule, start, stop, moments)
+        elif degree == 1:
+            _shift_centroid(group, ref, rule, node, moments)
+        elif degree > 1:
+            _shift_field(group, ref, rule, node, degree, moments)
+
+
+@compiled
+def _shift_local(group, ref, rule, center, local, moments):
+    """Add the polynomial that came from crowds, and h times its slope."""
+    add_local(group, ref, rule, center, local)
+    h, series = 1 / np.sqrt(2 * rule.factor), ref.series
+    for k in range(moments.shape[0]):
+        slopes = contracted(series, series.degree, local, group.v, TAYLOR, k, group.scratch)
+        for i in range(slopes.size):
+            moments[k, i] += h * slopes[i]
 
 
 @compiled
@@ -100,6 +130,6 @@ def _shift_field(group, ref, rule, node, degree, moments):
         lifts[i] = h * exp(group.shift - exponents[i])
     coefficients = ref.nodes.coefficients[node]
     for k in range(moments.shape[0]):
-        slopes = sum_series(ref.series, degree, coefficients, group.v, k, group.scratch)
+        slopes = contracted(ref.series, degree, coefficients, group.v, HERMITE, k, group.scratch)
         for i in range(lifts.size):
             moments[k, i] -= lifts[i] * slopes[i]

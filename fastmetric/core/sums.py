@@ -109,7 +109,9 @@ def _sum_crowd(crowds, c, ref, rule, roots, ledger, local, waiting, visits):
             k_hi = shifted_kernel(rule.code, s_hi, 0.0)
             allowed = allowance(rule, rule.atol, weight, k_hi, ledger, floor)
             degree, error = 0, 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
-            if error <= allowed and (is_nothing(weight, k_lo, allowed) or not expanded):
+            # A constant has no slope; only the Gaussian's sums are asked for theirs.
+            flat = rule.code != GAUSSIAN or is_nothing(weight, k_lo, allowed)
+            if error <= allowed and flat:
                 degree = -1
                 local[0] += 0.5 * weight * (k_lo + k_hi)
             elif expanded:

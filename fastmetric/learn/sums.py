@@ -139,8 +139,7 @@ class KernelSums:
         found = totals(queries, walk)
 
         def task(path: Path) -> np.ndarray:
-            way = path.first, path.counts, path.visits
-            return shift_groups(path.queries, walk.reference, rule, _ROOT, walk.exact, *way)
+            return shift_groups(path.queries, walk.reference, rule, _ROOT, walk.exact, *path[1:])
 
         together = np.empty(query.shape)
         alone = np.empty((len(found.faint), query.shape[1]))
