@@ -476,6 +476,7 @@ def test_the_estimator_does_not_change_with_the_callers_array():
         ({"n_components": 3, "n_neighbors": 2}, "n_components=3 is too many: n_neighbors=2"),
         ({"n_neighbors": 0}, "n_neighbors should be an integer"),
         ({"noise_variance": 0.0}, "noise_variance should be a finite number above 0"),
+        ({"noise_variance": 1e-310}, "noise_variance should be a finite number above 0"),
         ({"noise_variance": np.inf}, "noise_variance should be a finite number above 0"),
         ({"noise_variance": "a"}, "noise_variance should be a finite number above 0"),
         ({"neighborhood": "round"}, "neighborhood='round' is not known"),
