@@ -181,9 +181,9 @@ def number(name: str, value: Any, least: float = 0.0) -> float:
 
 
 def positive(name: str, value: Any) -> float:
-    """Return a finite number above 0."""
+    """Return a finite number above 0, with a finite inverse."""
     fits = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not fits or not 0 < value < np.inf:
+    if not fits or not np.finfo(np.float64).tiny <= value < np.inf:
         raise ValueError(f"{name} should be a finite number above 0; got {value!r}.")
     return float(value)
 

@@ -76,7 +76,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
     >>> X = np.column_stack([np.cos(t), np.sin(t)])  # most of a circle
     >>> density = ManifoldParzen(1, n_neighbors=10, noise_variance=1e-4).fit(X)
     >>> density.score_samples([[0.0, 1.0], [0.0, 0.9]]).round(1)  # on it, and inside
-    array([  1.1, -44.6])
+    array([  1.1, -50.2])
     """
 
     def __init__(

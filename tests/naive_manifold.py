@@ -37,7 +37,8 @@ def density(X, query, covariances, q, noise):
     for x, C in zip(X, covariances, strict=True):
         values, vectors = np.linalg.eigh(C)
         values[: len(values) - q] = 0
-        values = np.asarray(np.maximum(values, 0), WIDE) + WIDE(noise)
+        values[values < 1e-14 * values.max(initial=0)] = 0  # what rounding leaves of a zero
+        values = np.asarray(values, WIDE) + WIDE(noise)
         parts = (np.asarray(query, WIDE) - np.asarray(x, WIDE)) @ np.asarray(vectors, WIDE)
         quadratic = (parts**2 / values).sum(axis=1)
         logs.append(-(quadratic + np.log(2 * WIDE(np.pi) * values).sum()) / 2)
