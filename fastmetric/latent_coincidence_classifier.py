@@ -1,4 +1,4 @@
-"""A classifier of one coincidence model per class: does a row coincide with the class's mean?"""
+"""A classifier of one coincidence model per class, between its mean and all rows."""
 
 from __future__ import annotations
 
