@@ -149,7 +149,9 @@ def test_an_em_step_is_the_twins(case):
         case.W, case.noise, problem.evaluate(case.W, case.noise), Scatter(problem)
     )
     W, noise = case.twin().em_step()
-    np.testing.assert_allclose(found[0], W, rtol=1e-6, atol=1e-6)
+    # Where no pair differs, W may be anything.
+    gaps = case.X[case.firsts] - case.X[case.seconds]
+    np.testing.assert_allclose(gaps @ found[0].T, gaps @ W.T, rtol=1e-6, atol=1e-6)
     assert found[1] == pytest.approx(noise, rel=1e-6)
 
 

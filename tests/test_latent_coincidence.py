@@ -79,7 +79,7 @@ def test_the_likelihood_is_that_of_the_model_and_never_fell(iris, pairs, solver)
 
 def test_the_units_of_the_features_do_not_matter(iris, pairs):
     X, (index, y) = iris[0], pairs
-    units = np.array([1e-3, 1.0, 1e3, 10.0])
+    units = np.array([1e-8, 1.0, 1e8, 10.0])
     start = np.eye(4) / 2
     one = LatentCoincidenceAnalysis(init=start).fit_pairs(index, y, X=X)
     other = LatentCoincidenceAnalysis(init=start / units).fit_pairs(index, y, X=X * units)
