@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric.kd_tree import KDTree
+from fastmetric.learn.linear import column_means, project
 
 
 def target_neighbors(X: np.ndarray, y: np.ndarray, k: int, n_jobs: int | None) -> np.ndarray:
@@ -49,9 +50,10 @@ class Judge:
         """Take the rows learnt from and those held out, with their class numbers."""
         self.X, self.y, self.X_kept, self.y_kept = X, y, X_kept, y_kept
         self.k, self.n_jobs = min(k, len(X)), n_jobs
+        self.center = column_means(X, n_jobs)
 
     def __call__(self, W: np.ndarray) -> float:
         W = W.astype(self.X.dtype)
-        tree = KDTree(self.X @ W.T, n_jobs=self.n_jobs)
-        near = tree.query(self.X_kept @ W.T, k=self.k, return_distance=False)
+        Z, kept = (project(rows, self.center, W, self.n_jobs) for rows in (self.X, self.X_kept))
+        near = KDTree(Z, n_jobs=self.n_jobs).query(kept, k=self.k, return_distance=False)
         return float(np.mean(vote(self.y[near]) != self.y_kept))

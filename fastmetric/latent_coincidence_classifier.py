@@ -1,4 +1,4 @@
-"""A classifier of one coincidence model per class: whether a row coincides with its mean."""
+"""A classifier of one coincidence model per class, between its mean and all rows."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ class Sums:
             q = ((self.W @ delta) ** 2).sum()
             tau = self.noise / (WIDE(k_sq) + 2 * self.noise)
             log_p = log_coincidence(q, k_sq, noise, p)
-            odds = 1 / np.expm1(-log_p)
+            with np.errstate(over="ignore"):  # P = 0: no odds
+                odds = 1 / np.expm1(-log_p)
             gamma = tau if same else -tau * odds
             self.value += log_p if same else np.log(-np.expm1(log_p))
             self.H += gamma * np.outer(delta, delta)

@@ -149,7 +149,9 @@ def test_an_em_step_is_the_twins(case):
         case.W, case.noise, problem.evaluate(case.W, case.noise), Scatter(problem)
     )
     W, noise = case.twin().em_step()
-    np.testing.assert_allclose(found[0], W, rtol=1e-6, atol=1e-6)
+    # Where no pair differs, W may be anything.
+    gaps = case.X[case.firsts] - case.X[case.seconds]
+    np.testing.assert_allclose(gaps @ found[0].T, gaps @ W.T, rtol=1e-6, atol=1e-6)
     assert found[1] == pytest.approx(noise, rel=1e-6)
 
 
@@ -269,7 +271,7 @@ def test_the_number_of_impostors_is_bounded():
     n = 4000  # two classes far apart inside, on top of each other
     Z = np.random.default_rng(0).standard_normal((n, 1))
     found = find_impostors(Z, np.arange(n) % 2, np.full(n, 1e9), None)
-    assert 200 * n < found.shape[1] <= 1200 * n
+    assert 50 * n < found.shape[1] <= 250 * n
 
 
 def test_known_impostors_are_kept_and_rows_without_left_out():

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.papers import _der_rows
 from bench.papers._der_rows import Row
-from bench.papers._oneata_pictures import _FAINT, _INK, _PAPER, _plain, _save
+from bench.papers._oneata_pictures import _INK, _PAPER, _plain, _save
 from fastmetric.plotting import Panel, save_projections
 
 _STYLES = {
@@ -74,6 +74,8 @@ def _draw(path: Path, rows: Sequence[Row], title: str) -> None:
 
 def _draw_set(axis: Any, rows: Sequence[Row]) -> dict[str, Any]:
     """Draw the lines of one data set; return them by method."""
+    from matplotlib.ticker import LogLocator
+
     lines = {}
     for method in dict.fromkeys(row.method for row in rows):
         color, marker = _STYLES[method.removesuffix(", training")]
@@ -84,9 +86,8 @@ def _draw_set(axis: Any, rows: Sequence[Row]) -> dict[str, Any]:
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_formatter("{x:g}")
     axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("")
     _plain(axis)
-    axis.grid(True, which="minor", axis="y", color=_FAINT, lw=0.4)
-    axis.tick_params(which="minor", labelsize=8)
     return lines

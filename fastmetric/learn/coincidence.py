@@ -141,26 +141,32 @@ class Coincidence:
 
 
 class Scatter:
-    """S = sum delta delta^T as EM and L-BFGS need it: its directions and what they weigh."""
+    """S = sum delta delta^T as EM and L-BFGS need it: its directions and what they weigh.
+
+    In units in which every feature has the same part in it.
+    """
 
     def __init__(self, problem: Coincidence) -> None:
+        S = problem.scatter()
+        self.units = np.sqrt(np.maximum(np.diag(S), 0))
+        self.units[self.units == 0] = 1.0  # no pair differs in it
         with engine.one_thread_blas():
-            values, self.directions = eigh(problem.scatter())
+            values, self.directions = eigh(S / self.units / self.units[:, None])
         self.n_pairs = problem.n_pairs
         # Directions in which no pair differs carry nothing: a map does not move along them.
-        rounding = len(values) * np.finfo(problem.X.dtype).eps * max(values[-1], 0)
-        live = values > rounding
+        live = values > len(values) * np.finfo(problem.X.dtype).eps * max(values[-1], 0)
         self.values = np.where(live, values, 0)
         self.inverse = np.where(live, 1 / np.where(live, values, 1), 0)
 
     def solve(self, G: np.ndarray) -> np.ndarray:
-        """Return G S^+ for G (p, D)."""
-        return (G @ self.directions * self.inverse) @ self.directions.T
+        """Return G S^- for G (p, D) in the span of S."""
+        return (G / self.units @ self.directions * self.inverse) @ self.directions.T / self.units
 
     def root(self) -> np.ndarray:
-        """Return R (D, D) with R R^T = (S / N)^+: rows of a map Theta R^T vary by about one."""
-        return self.directions * np.sqrt(self.n_pairs * self.inverse)
+        """Return R (D, D) with R R^T = (S / N)^-: rows of a map Theta R^T vary by about one."""
+        return self.directions * np.sqrt(self.n_pairs * self.inverse) / self.units[:, None]
 
     def size(self, W: np.ndarray) -> float:
         """Return the root of the mean of |W delta|^2."""
-        return float(np.sqrt(np.sum((W @ self.directions) ** 2 * self.values) / self.n_pairs))
+        squares = (W * self.units @ self.directions) ** 2 * self.values
+        return float(np.sqrt(np.sum(squares) / self.n_pairs))

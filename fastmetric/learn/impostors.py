@@ -15,7 +15,7 @@ from fastmetric.core.pairs import Block
 from fastmetric.learn.coincidence import make_pairs
 
 _TIES = 1e-6  # rows at the distance of the farthest target, but for rounding, are impostors, too
-_MOST = 500  # impostors of a row in one search, about: outliers in small classes have all rows
+_MOST = 100  # impostors of a row in one search, about: outliers in small classes have all rows
 
 
 def find_impostors(
