@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bench._setup import UnavailableError
 from bench.papers._le_roux_rows import Row
 
 _INK, _PAPER, _FAINT = "#22262e", "#fbfaf7", "#d8d5cc"
@@ -136,7 +137,10 @@ def batches(path: Path, rows: Sequence[Row]) -> None:
 
 def _pyplot() -> Any:
     """Return pyplot without a screen."""
-    import matplotlib
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UnavailableError("matplotlib is not installed: no picture") from error
 
     matplotlib.use("agg")
     from matplotlib import pyplot
