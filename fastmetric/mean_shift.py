@@ -235,13 +235,20 @@ class MeanShift(ClusterMixin, BaseEstimator):
     def _take(self, modes: Modes, metric: Metric, sums: KernelSums) -> None:
         """Set what is known of the modes; warn if they are none."""
         n, d = self._X.shape
-        volume = math.log(n) + radial.log_volume("gaussian", d) + metric.log_scale
-        logs = sums.log_sums(modes.points)
+        parts = math.log(n), radial.log_volume("gaussian", d), metric.log_scale
+        volume, logs = sum(parts), sums.log_sums(modes.points)
+        # The volume is rounded, too: d terms of log_scale, which may cancel, and four sums.
+        size = np.abs(logs.estimate) + sum(map(abs, parts))
+        if metric.map is not None:
+            widths = metric.map if metric.map.ndim == 1 else np.diag(metric.map)
+            size += np.abs(np.log(widths)).sum()
+        rounding = (d + 4) * np.finfo(float).eps * size
         self._modes, self.n_iter_ = modes.points, modes.n_iter
         self.cluster_centers_ = metric.rows(modes.points)
         self.gradient_norms_ = modes.gradients
         self.log_densities_ = logs.estimate - volume
-        self.log_density_bounds_ = np.stack([logs.lower, logs.upper], axis=1) - volume
+        bounds = logs.lower - volume - rounding, logs.upper - volume + rounding
+        self.log_density_bounds_ = np.stack(bounds, axis=1)
         if modes.n_left:
             warnings.warn(
                 f"{modes.n_left} of {len(modes.points)} centres are not modes yet after max_iter="

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.papers._le_roux_rows import FIGURE_5, Row
+from bench._setup import UnavailableError
+from bench.papers._le_roux_rows import Row
 
 _INK, _PAPER, _FAINT = "#22262e", "#fbfaf7", "#d8d5cc"
 _COLORS = {
@@ -74,18 +75,14 @@ def curves(path: Path, rows: Sequence[Row], title: str) -> None:
 
 def densities(path: Path, rows: Sequence[Row]) -> None:
     """Draw how many nats each model is above a single Gaussian, published beside measured."""
-    found = {row.variant: row.mean for row in rows if row.values}
-    if "single Gaussian" not in found:
-        return
+    found = {row.variant: row.mean for row in rows}
+    published = {row.variant: row.published for row in rows if row.published is not None}
     names = [name for name in found if name != "single Gaussian"]
     plt = _pyplot()
     figure, axis = plt.subplots(figsize=(7.5, 3), layout="constrained", facecolor=_PAPER)
-    level = FIGURE_5["single Gaussian"][0]
-    for k, name in enumerate(names):
-        for shift, value, color in (
-            (-0.19, found[name] - found["single Gaussian"], "#2467b3"),
-            (0.19, FIGURE_5[name][0] - level, _FAINT),
-        ):
+    for shift, values, color in ((-0.19, found, "#2467b3"), (0.19, published, _FAINT)):
+        for k, name in enumerate(names if values else ()):
+            value = values[name] - values["single Gaussian"]
             axis.barh(k + shift, value, 0.36, color=color)
             axis.annotate(
                 f"{value:+.1f}",
@@ -108,10 +105,8 @@ def densities(path: Path, rows: Sequence[Row]) -> None:
 
 def batches(path: Path, rows: Sequence[Row]) -> None:
     """Draw the test loss above batch EM over the neighbourhood, a panel for each discount."""
-    test = [row for row in rows if row.data == "test" and row.values]
+    test = [row for row in rows if row.data == "test"]
     discounts = sorted({row.key.discount for row in test})
-    if not discounts:
-        return
     plt = _pyplot()
     figure, axes = plt.subplots(
         1, len(discounts), figsize=(4.6 * len(discounts), 3.4), layout="constrained", sharey=True
@@ -142,7 +137,10 @@ def batches(path: Path, rows: Sequence[Row]) -> None:
 
 def _pyplot() -> Any:
     """Return pyplot without a screen."""
-    import matplotlib
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UnavailableError("matplotlib is not installed: no picture") from error
 
     matplotlib.use("agg")
     from matplotlib import pyplot

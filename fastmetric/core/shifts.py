@@ -85,22 +85,27 @@ def _shift_leaf(group, ref, rule, start, stop, moments):
     """Add the points start:stop of the tree, pair by pair."""
     add_leaf(group, ref, rule, start, stop)
     # The kernels are left behind in the tile.
-    width = ref.panels.shape[2]
-    padded = (stop - start + width - 1) // width * width
+    n, width, d = stop - start, ref.panels.shape[2], moments.shape[0]
+    padded = (n + width - 1) // width * width
     points, weights = ref.tree.rows[start:stop], ref.point_weights[start:stop]
+    cols = np.empty((d, n), points.dtype)  # contiguous, for all queries
+    for k in range(d):
+        for j in range(n):
+            cols[k, j] = points[j, k]
     for i in range(group.totals.size):
-        kernels = group.tile[i * padded : i * padded + stop - start]
-        for k in range(moments.shape[0]):
-            moments[k, i] += _moment(kernels, weights, points[:, k], group.cols[k, i])
+        shares = group.tile[i * padded : i * padded + n]
+        for j in range(n):
+            shares[j] *= shares.dtype.type(weights[j])
+        for k in range(d):
+            moments[k, i] += _moment(shares, cols[k], group.cols[k, i])
 
 
 @compiled
-def _moment(kernels, weights, x, q):
-    """Return sum w k (x - q), in the precision of the kernels."""
-    kind = kernels.dtype.type
-    total, here = kind(0), kind(q)
-    for j in range(kernels.size):
-        total += kind(weights[j]) * kernels[j] * (x[j] - here)
+def _moment(shares, x, q):
+    """Return sum_j share_j (x_j - q) of one coordinate, in the precision of the shares."""
+    total, here = shares.dtype.type(0), shares.dtype.type(q)
+    for j in range(shares.size):
+        total += shares[j] * (x[j] - here)
     return total
 
 

@@ -107,7 +107,7 @@ class _Climbers:
 
 
 class _Trail:
-    """The cells where trajectories have been, and who came first."""
+    """The cells where trajectories have been, by their sorted keys, and who came first."""
 
     def __init__(self, origin: np.ndarray, side: float) -> None:
         self.origin, self.side = origin.astype(np.float64), side
@@ -119,11 +119,13 @@ class _Trail:
         Of those who come at once, the first in `rows`.
         """
         cells = np.floor((points - self.origin) / self.side) + 0.0  # no -0.0
-        keys = np.concatenate([self.keys, _keys(cells)])
-        owners = np.concatenate([self.owners, rows])
-        self.keys, first, places = np.unique(keys, return_index=True, return_inverse=True)
-        self.owners = owners[first]
-        return self.owners[places[len(places) - len(rows) :]]
+        keys, first, numbers = np.unique(_keys(cells), return_index=True, return_inverse=True)
+        at = np.searchsorted(self.keys, keys)
+        new = at == len(self.keys)
+        new[~new] = self.keys[at[~new]] != keys[~new]
+        self.keys = np.insert(self.keys, at[new], keys[new])
+        self.owners = np.insert(self.owners, at[new], rows[first[new]])
+        return self.owners[np.searchsorted(self.keys, keys)][numbers]
 
 
 def _keys(cells: np.ndarray) -> np.ndarray:
