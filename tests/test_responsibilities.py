@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fastmetric.core.stripes import few_products, weigh
 from fastmetric.learn import stripes
-from fastmetric.learn.responsibilities import among_all, of_rows
+from fastmetric.learn.near import NearPairs
+from fastmetric.learn.responsibilities import Neighbourhood, among_all, of_rows
 from tests import naive_local
 
 DTYPES = [np.float64, np.float32]
@@ -26,7 +27,7 @@ def check(found, W, ref, selves, q, dtype, slack=1.0):
     np.testing.assert_allclose(
         found.log_sums, log_sums.astype(float), atol=tolerance, rtol=tolerance
     )
-    size = np.abs(expected).max()
+    size = np.abs(expected).max() or 1.0  # all rows may be equal
     np.testing.assert_allclose(found.scatter / size, expected / size, atol=tolerance)
 
 
@@ -83,6 +84,21 @@ def test_products_serve_many_rows_in_many_dimensions(dtype):
     W = 1.5 * rng.standard_normal((700, 40)).astype(dtype)
     assert stripes.are_safe(W)
     check(among_all(W, 30), W, W, np.arange(700), 30, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
+    rng = np.random.default_rng(0)
+    W = 3.5 * rng.standard_normal((1100, 24)).astype(dtype)  # in two blocks
+    W[1] = W[0]
+    pairs = NearPairs(W, 20)
+    assert stripes.are_safe(W)
+    assert pairs.pays()
+    found = Neighbourhood(*pairs.log_sums_and_scatter())
+    check(found, W, W, np.arange(1100), 20, dtype)
+    alone = np.concatenate([W[:1024], W[:1]])  # a row without neighbours in its own block
+    found = Neighbourhood(*NearPairs(alone, 20).log_sums_and_scatter())
+    check(found, alone, alone, np.arange(1025), 20, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

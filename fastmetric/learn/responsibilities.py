@@ -23,6 +23,7 @@ from fastmetric.core.tiles import add_pulls, make_points, no_pulls, products_are
 from fastmetric.learn import stripes
 from fastmetric.learn.exact import AllPairs, Classes, RowPairs, mostly_faint
 from fastmetric.learn.linear import cross_product
+from fastmetric.learn.near import NearPairs
 
 _UNIT = np.sqrt(0.5)  # the pair loops have the kernel exp(-s)
 
@@ -40,6 +41,9 @@ def among_all(
     """Return the neighbourhood of every row of W (n, D) among all others."""
     n = len(W)
     if stripes.are_safe(W):
+        pairs = NearPairs(W, q, n_jobs)
+        if pairs.pays():
+            return Neighbourhood(*pairs.log_sums_and_scatter(label))
         everyone = np.arange(n)
         return Neighbourhood(*stripes.log_sums_and_scatter(W, W, everyone, q, n_jobs, label))
     rows = W * W.dtype.type(_UNIT)
