@@ -40,10 +40,10 @@ def list_pairs(products, sq_i, sq_j, limit_i, limit_j, diagonal):
     for i in range(m):
         row, sq, limit, count = products[i], sq_i[i], limit_i[i], 0
         first = i + 1 if diagonal else 0
+        for j in range(n):
+            row[j] = max((sq + sq_j[j]) - 2 * row[j], zero)
         for j in range(first, n):
-            s = max((sq + sq_j[j]) - 2 * row[j], zero)
-            row[j] = s
-            count += s <= max(limit, limit_j[j])
+            count += (row[j] <= limit) | (row[j] <= limit_j[j])
         starts[i + 1] = starts[i] + count
     # One place more: what is written there is not kept.
     cols, found = np.empty(starts[m] + 1, np.int32), np.empty(starts[m] + 1, products.dtype)
@@ -53,7 +53,7 @@ def list_pairs(products, sq_i, sq_j, limit_i, limit_j, diagonal):
             for j in range(i + 1 if diagonal else 0, n):
                 cols[at] = j
                 found[at] = row[j]
-                at += row[j] <= max(limit, limit_j[j])
+                at += (row[j] <= limit) | (row[j] <= limit_j[j])
     return starts, cols[:-1], found[:-1]
 
 
