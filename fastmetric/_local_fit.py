@@ -146,7 +146,10 @@ class LocalFit:
         seed = rng.randint(2**31)  # every nu sees the same batches
 
         def learn(problem: Problem) -> LocalModel:
-            return self._learn(problem, np.random.RandomState(seed), trial=True).model
+            outcome = self._learn(problem, np.random.RandomState(seed), trial=True)
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            return outcome.model
 
         return choose_nu(rows, held_out, self._shape, learn, self.n_jobs)
 

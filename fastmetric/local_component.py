@@ -131,7 +131,7 @@ class LocalComponentAnalysis(
     >>> X[:, 0] += np.repeat([-5, 5], 100)  # two clusters, along one of three features
     >>> local = LocalComponentAnalysis().fit(X)
     >>> Z = local.transform(X)  # now the clusters are round
-    >>> np.abs(np.corrcoef(Z[:, 0], X[:, 0])[0, 1]) > 0.99
+    >>> bool(np.abs(np.corrcoef(Z[:, 0], X[:, 0])[0, 1]) > 0.99)
     True
     >>> local.score_samples([[5.0, 0, 0]]) > local.score_samples([[0.0, 0, 0]])
     array([ True])

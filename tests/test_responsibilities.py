@@ -9,8 +9,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from fastmetric.core.stripes import few_products, weigh
-from fastmetric.learn import stripes
-from fastmetric.learn.responsibilities import among_all, of_rows
+from fastmetric.learn import responsibilities, stripes
+from fastmetric.learn.forest import Forest
+from fastmetric.learn.near import NearPairs
+from fastmetric.learn.responsibilities import Neighbourhood, among_all, of_rows
 from tests import naive_local
 
 DTYPES = [np.float64, np.float32]
@@ -26,7 +28,7 @@ def check(found, W, ref, selves, q, dtype, slack=1.0):
     np.testing.assert_allclose(
         found.log_sums, log_sums.astype(float), atol=tolerance, rtol=tolerance
     )
-    size = np.abs(expected).max()
+    size = np.abs(expected).max() or 1.0  # all rows may be equal
     np.testing.assert_allclose(found.scatter / size, expected / size, atol=tolerance)
 
 
@@ -83,6 +85,36 @@ def test_products_serve_many_rows_in_many_dimensions(dtype):
     W = 1.5 * rng.standard_normal((700, 40)).astype(dtype)
     assert stripes.are_safe(W)
     check(among_all(W, 30), W, W, np.arange(700), 30, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
+    W = 30 * np.random.default_rng(0).standard_normal((6000, 2)).astype(dtype)
+    monkeypatch.setattr(Forest, "pays", lambda forest: True)
+    assert isinstance(responsibilities._way(W, 2, None), Forest)
+    found = among_all(W, 2)
+    monkeypatch.setattr(Forest, "pays", lambda forest: False)
+    expected = among_all(W, 2)
+    tolerance = 1e-11 if dtype == np.float64 else 1e-3
+    np.testing.assert_allclose(found.log_sums, expected.log_sums, atol=tolerance, rtol=tolerance)
+    np.testing.assert_allclose(
+        found.scatter, expected.scatter, rtol=tolerance, atol=6000 * tolerance
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
+    rng = np.random.default_rng(0)
+    W = 3.5 * rng.standard_normal((1100, 24)).astype(dtype)  # in two blocks
+    W[1] = W[0]
+    pairs = NearPairs(W, 20)
+    assert stripes.are_safe(W)
+    assert pairs.pays()
+    found = Neighbourhood(*pairs.log_sums_and_scatter())
+    check(found, W, W, np.arange(1100), 20, dtype)
+    alone = np.concatenate([W[:1024], W[:1]])  # a row without neighbours in its own block
+    found = Neighbourhood(*NearPairs(alone, 20).log_sums_and_scatter())
+    check(found, alone, alone, np.arange(1025), 20, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

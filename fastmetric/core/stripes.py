@@ -58,43 +58,28 @@ def few_products(weights, rows):
     """Return weights (m, n) times rows (n, d), where most weights are zero."""
     m, n = weights.shape
     out = np.zeros((m, rows.shape[1]), rows.dtype)
-    live = np.empty(_COLS + 4, np.intp)
+    cols, live = np.empty(_COLS + 1, np.intp), np.empty(_COLS + 1, weights.dtype)
     for j0 in range(0, n, _COLS):
-        block, points = weights[:, j0 : j0 + _COLS], rows[j0 : j0 + _COLS]
         for i in range(m):
-            row, count = block[i], 0
-            for j in range(row.size):  # without a branch, which would be guessed wrong
-                live[count] = j
-                count += row[j] != 0
-            # Four at a time, so that the sums are loaded and stored less often.
-            whole = count // 4 * 4
-            for k in range(0, whole, 4):
-                a, b, c, d = live[k], live[k + 1], live[k + 2], live[k + 3]
-                _add_four(
-                    out[i],
-                    row[a],
-                    points[a],
-                    row[b],
-                    points[b],
-                    row[c],
-                    points[c],
-                    row[d],
-                    points[d],
-                )
-            for k in range(whole, count):
-                _add_one(out[i], row[live[k]], points[live[k]])
+            count = 0
+            for j in range(j0, min(j0 + _COLS, n)):  # a branch would be guessed wrong
+                cols[count] = j
+                live[count] = weights[i, j]
+                count += weights[i, j] != 0
+            add_rows(out[i], cols[:count], live[:count], rows)
     return out
 
 
 @compiled
-def _add_four(to, a, x, b, y, c, z, d, w):
-    """Add a x + b y + c z + d w to `to`."""
-    for k in range(to.size):
-        to[k] += (a * x[k] + b * y[k]) + (c * z[k] + d * w[k])
-
-
-@compiled
-def _add_one(to, a, x):
-    """Add a x to `to`."""
-    for k in range(to.size):
-        to[k] += a * x[k]
+def add_rows(to, cols, weights, rows):
+    """Add sum_k weights[k] rows[cols[k]] to `to`, four at a time: it is loaded less often."""
+    whole = cols.size // 4 * 4
+    for k in range(0, whole, 4):
+        a, b, c, d = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        x, y, z, w = rows[cols[k]], rows[cols[k + 1]], rows[cols[k + 2]], rows[cols[k + 3]]
+        for f in range(to.size):
+            to[f] += (a * x[f] + b * y[f]) + (c * z[f] + d * w[f])
+    for k in range(whole, cols.size):
+        a, x = weights[k], rows[cols[k]]
+        for f in range(to.size):
+            to[f] += a * x[f]

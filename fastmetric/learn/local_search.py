@@ -27,15 +27,19 @@ def search(
     """
     trial = min(_TRIAL, max_iter)
     first = maximise(problem, problem.start(), trial, tol, on_step)
+    if first.interrupted:
+        return first
     best = most = first.model.q
     trials = {most: first}
-    step = 0 if first.interrupted else (most + 1) // 2
+    step = (most + 1) // 2
     try:
         while step:
             for q in (best - step, best + step):
                 if 0 <= q < most and q not in trials:
                     start = problem.model_from(first.model.covariance, q)
                     trials[q] = maximise(problem, start, trial, tol)
+                    if trials[q].interrupted:
+                        raise KeyboardInterrupt
             before, best = best, max(trials, key=lambda q: trials[q].last.objective)
             step = step // 2 if best == before else step
         final = maximise(problem, trials[best].model, max_iter, tol, on_step)

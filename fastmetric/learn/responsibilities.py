@@ -22,9 +22,12 @@ from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.tiles import add_pulls, make_points, no_pulls, products_are_safe, pulled
 from fastmetric.learn import stripes
 from fastmetric.learn.exact import AllPairs, Classes, RowPairs, mostly_faint
+from fastmetric.learn.forest import Forest
 from fastmetric.learn.linear import cross_product
+from fastmetric.learn.near import NearPairs
 
 _UNIT = np.sqrt(0.5)  # the pair loops have the kernel exp(-s)
+_TREES_FROM, _TREES_TO = 5000, 12  # rows, and dimensions, where a tree is looked at
 
 
 class Neighbourhood(NamedTuple):
@@ -40,19 +43,30 @@ def among_all(
     """Return the neighbourhood of every row of W (n, D) among all others."""
     n = len(W)
     if stripes.are_safe(W):
+        pairs = NearPairs(W, q, n_jobs)
+        if pairs.pays():
+            return Neighbourhood(*pairs.log_sums_and_scatter(label))
         everyone = np.arange(n)
         return Neighbourhood(*stripes.log_sums_and_scatter(W, W, everyone, q, n_jobs, label))
     rows = W * W.dtype.type(_UNIT)
-    points = make_points(rows, near=q)
-    classes = Classes(np.array([0, n]), np.zeros(n, np.intp), np.full(n, n))  # one holds them all
-    way: AllPairs | RowPairs
-    if mostly_faint(points, n_jobs):
-        way = RowPairs(points, classes, np.arange(n), GAUSSIAN, n_jobs)
-    else:
-        way = AllPairs(points, classes, GAUSSIAN, n_jobs)
+    way = _way(rows, q, n_jobs)
     log_sums = way.log_sums(label).own
     U = way.scatter(log_sums, np.ones(n), np.zeros(n), label)
     return Neighbourhood(log_sums, _scatter([(U, rows)], n_jobs))
+
+
+def _way(rows: np.ndarray, q: int, n_jobs: int | None) -> AllPairs | RowPairs | Forest:
+    """Return how to sum over all pairs of scaled rows (n, D): over a tree where that pays."""
+    n, D = rows.shape
+    classes = Classes(np.array([0, n]), np.zeros(n, np.intp), np.full(n, n))  # one holds them all
+    if n >= _TREES_FROM and q == D <= _TREES_TO:  # a tree scatters what it has distances of
+        forest = Forest(rows, classes, np.ones(n), GAUSSIAN, n_jobs=n_jobs)
+        if forest.pays():
+            return forest
+    points = make_points(rows, near=q)
+    if mostly_faint(points, n_jobs):
+        return RowPairs(points, classes, np.arange(n), GAUSSIAN, n_jobs)
+    return AllPairs(points, classes, GAUSSIAN, n_jobs)
 
 
 def of_rows(

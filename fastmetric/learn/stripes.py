@@ -48,7 +48,7 @@ def log_sums_and_scatter(
     m, n = len(query), len(ref)
     near_ref = np.ascontiguousarray(ref[:, :q])
     near = near_ref if query is ref else np.ascontiguousarray(query[:, :q])
-    sq_ref, sq = _squares(near_ref), _squares(near)
+    sq_ref, sq = squares(near_ref), squares(near)
     step = min(max(_PAIRS // n, _ROWS[0]), _ROWS[1])
 
     def task(first: int) -> tuple[np.ndarray, ...]:
@@ -65,15 +65,21 @@ def log_sums_and_scatter(
         parts.append(part)
         r += col_sums
     log_sums, rho, u = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    origin = np.zeros(ref.shape[1])
     if query is ref:
-        half = cross_product(u + 0.5 * (r - rho)[:, None] * ref, ref, origin, n_jobs)
-    else:
-        half = cross_product(u - 0.5 * rho[:, None] * query, query, origin, n_jobs)
-        half += cross_product(0.5 * r[:, None] * ref, ref, origin, n_jobs)
-    return log_sums, half + half.T
+        return log_sums, scatter_of(u, rho, r, ref, n_jobs)
+    none = np.zeros(n)
+    scatter = scatter_of(u, rho, np.zeros(m), query, n_jobs)
+    return log_sums, scatter + scatter_of(np.zeros(ref.shape), none, r, ref, n_jobs)
 
 
-def _squares(rows: np.ndarray) -> np.ndarray:
+def scatter_of(
+    u: np.ndarray, rho: np.ndarray, r: np.ndarray, W: np.ndarray, n_jobs: int | None = None
+) -> np.ndarray:
+    """Return the scatter (D, D) of rows W (n, D), each with u, a row sum and a column sum."""
+    half = cross_product(u + 0.5 * (r - rho)[:, None] * W, W, np.zeros(W.shape[1]), n_jobs)
+    return half + half.T
+
+
+def squares(rows: np.ndarray) -> np.ndarray:
     """Return the squares (m,) of rows, in their precision."""
     return np.einsum("ij,ij->i", rows, rows, dtype=np.float64).astype(rows.dtype)

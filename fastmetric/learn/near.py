@@ -1,0 +1,118 @@
+"""Responsibilities among rows of which few are near each other, every product taken once.
+
+Blocks of rows are multiplied with each other, and the pairs that may count are listed; all else
+goes by the lists. A pair that is farther than the nearest neighbours of both rows by enough is
+below the rounding of either sum: so the blocks on the diagonal come first, for an upper bound of
+each row's nearest distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core import near
+from fastmetric.learn.stripes import scatter_of, squares
+
+_SIDE = 1024  # rows of a block
+_PROBES = 64
+_SHARE = 0.2  # of the pairs that may be near
+_MOST = 8e6  # pairs that may be listed
+
+
+class _Pairs(NamedTuple):
+    """The pairs of rows i with rows j that may count."""
+
+    i: slice
+    j: slice
+    starts: np.ndarray
+    cols: np.ndarray
+    s: np.ndarray
+
+
+class NearPairs:
+    """Rows W (n, D) among each other, by distances in the first q coordinates."""
+
+    def __init__(self, W: np.ndarray, q: int, n_jobs: int | None = None) -> None:
+        """Take rows whose products lose nothing that matters."""
+        self.W, self.n_jobs, n = W, n_jobs, len(W)
+        self._near = np.ascontiguousarray(W[:, :q])
+        self._sq = squares(self._near)
+        self._faint = W.dtype.type(np.finfo(W.dtype).eps / (4 * n))
+        # All pairs beyond, together, are less than the rounding of a row's sum.
+        self._reach = W.dtype.type(-2 * np.log(self._faint))
+        cuts = np.linspace(0, n, -(-n // _SIDE) + 1).round().astype(int)
+        self._ranges = [slice(int(a), int(b)) for a, b in pairwise(cuts)]
+
+    def pays(self) -> bool:
+        """Return whether few pairs count, by a few rows."""
+        n = len(self.W)
+        chosen = np.arange(0, n, max(1, n // _PROBES))
+        s = self._sq[chosen, None] + self._sq - 2 * (self._near[chosen] @ self._near.T)
+        s[np.arange(len(chosen)), chosen] = np.inf
+        share = np.mean(s <= s.min(axis=1, keepdims=True) + self._reach)
+        return bool(share < _SHARE and share * n * n < _MOST)
+
+    def log_sums_and_scatter(self, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log sums (n,) and the scatter (D, D)."""
+        (n, D), dtype = self.W.shape, self.W.dtype
+        pairs = self._listed(label)
+        least = np.full(n, np.inf, dtype)
+        for one in pairs:
+            of_i, of_j = near.least_listed(*one[2:], one.j.stop - one.j.start)
+            least[one.i] = np.minimum(least[one.i], of_i)
+            least[one.j] = np.minimum(least[one.j], of_j)
+        sums = np.zeros(n)
+
+        def add_up(one: _Pairs) -> tuple:
+            return near.sum_listed(*one[2:], least[one.i], least[one.j])
+
+        for one, (of_i, of_j) in self._run(add_up, pairs):
+            sums[one.i] += of_i
+            sums[one.j] += of_j
+
+        def pull(one: _Pairs) -> tuple:
+            sides = ((least[part], sums[part], self.W[part]) for part in one[:2])
+            return near.pull_listed(*one[2:], *sides, self._faint)
+
+        pulled, rho, r = np.zeros((n, D)), np.zeros(n), np.zeros(n)
+        for one, both in self._run(pull, pairs, label):
+            for mine, others, (part, row_sums, col_sums) in zip(
+                one[:2], one[1::-1], both, strict=True
+            ):
+                pulled[mine] += part
+                rho[mine] += row_sums
+                r[others] += col_sums
+        u = rho[:, None] * self.W - pulled
+        log_sums = np.log(sums) - 0.5 * least
+        return log_sums, scatter_of(u, rho, r, self.W, self.n_jobs)
+
+    def _listed(self, label: str | None) -> list[_Pairs]:
+        """Return the pairs that may count, block by block."""
+        limits = np.empty(len(self.W), self.W.dtype)
+
+        def bound(rows: slice) -> np.ndarray:
+            return near.nearest(self._near[rows] @ self._near[rows].T, self._sq[rows])
+
+        bounds = engine.run(bound, self._ranges, n_jobs=self.n_jobs)
+        for rows, least in zip(self._ranges, bounds, strict=True):
+            limits[rows] = least + self._reach
+
+        def listed(block: tuple[slice, slice]) -> _Pairs:
+            i, j = block
+            products = self._near[i] @ self._near[j].T
+            known = self._sq[i], self._sq[j], limits[i], limits[j], i == j
+            return _Pairs(i, j, *near.list_pairs(products, *known))
+
+        blocks = [(i, j) for k, i in enumerate(self._ranges) for j in self._ranges[k:]]
+        return list(engine.run(listed, blocks, n_jobs=self.n_jobs, label=label))
+
+    def _run(
+        self, task: Callable[[_Pairs], Any], pairs: list[_Pairs], label: str | None = None
+    ) -> Iterator[tuple[_Pairs, Any]]:
+        """Yield every block of pairs with what a task makes of it, in order."""
+        return zip(pairs, engine.run(task, pairs, n_jobs=self.n_jobs, label=label), strict=True)
