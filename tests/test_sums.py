@@ -182,6 +182,16 @@ def test_large_sets_are_approximated_within_the_tolerance(kernel, d):
         assert np.all(np.abs(got - exact)[there] <= -np.log1p(-rtol) + 1e-9)
 
 
+def test_what_a_node_contributes_covers_its_error_only_once():
+    """Under a wide kernel the root is accepted at once, and all that is certain is its own."""
+    X = np.array([[0.0], [-0.5], [-0.5], [-2.5], [2.0], [1.0]])
+    for h in np.geomspace(4, 60, 40):
+        for rtol in (1e-3, 0.05):
+            exact = kernel_sums(X, X, kernel="biweight", bandwidth=h, method="exact")
+            got = kernel_sums(X, X, kernel="biweight", bandwidth=h, rtol=rtol, method="tree")
+            assert np.all(np.abs(np.expm1(got - exact)) <= rtol)
+
+
 def test_a_node_is_never_narrower_than_its_children():
     """Else a node could have a series made of a child's that was left out as too wide."""
     rng = np.random.default_rng(0)

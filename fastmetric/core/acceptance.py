@@ -31,9 +31,10 @@ class Ledger(NamedTuple):
 @exact_order
 def allowance(rule, atol, weight, k_hi, ledger, floor):
     """Return the error that a node may have [SUM-4]; `floor` is certain to be in every sum."""
-    saved = max(0.0, rule.rtol * max(ledger.certain, floor) + atol - ledger.spent)
+    least = weight * k_hi
+    covered = rule.rtol * max(ledger.certain + least, floor) + atol - ledger.spent
     share = max(_LEAST_SHARE, weight / max(weight, ledger.left))
-    return rule.rtol * weight * k_hi + saved * share
+    return max(0.0, min(covered, rule.rtol * least + covered * share))
 
 
 @exact_order
