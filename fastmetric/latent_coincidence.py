@@ -81,7 +81,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     noise_variance_ : float
         sigma^2, in units in which kappa = 1; after `fit`, in which the median kappa is.
     log_likelihood_ : float
-        The sum over all pairs learnt from; after `fit`, over the active ones at the end.
+        The sum over all pairs learnt from; after `fit`, over those active when the map was found.
     length_scales_ : ndarray of shape (n_samples,)
         kappa of each row, in units of their median; NaN for rows that never had impostors. After
         `fit` only.
@@ -193,10 +193,11 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
             rounds = Rounds(rows, labels, settings, recorder, find_targets, judge, self.n_jobs)
             climb, interrupted = _climb(lambda: rounds.run(W), recorder)
-            model = climb.model if rounds.best is None else rounds.best
-            self._set_model(model, recorder, X.dtype, unit=rounds.unit())
+            kept = rounds.kept
+            assert kept is not None  # the start, at least
+            self._set_model(kept.model, recorder, X.dtype, unit=kept.unit())
             self.length_scales_ = np.full(len(X), np.nan)
-            self.length_scales_[learnt] = rounds.length_scales()
+            self.length_scales_[learnt] = kept.length_scales()
             self.classes_ = classes
         self._end(climb, interrupted)
         return self

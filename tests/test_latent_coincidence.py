@@ -15,6 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fastmetric import LatentCoincidenceAnalysis, LatentCoincidenceClassifier
 from fastmetric._neighbor_votes import Judge, target_neighbors, vote
 from fastmetric.learn import rounds
+from fastmetric.learn.coincidence import Coincidence
+from fastmetric.learn.validation import held_out
 from tests import naive_coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings(
@@ -187,6 +189,35 @@ def test_early_stopping_keeps_the_map_with_the_fewest_errors(wine):
     best = kept[int(np.argmin(errors))][1]
     ratio = model.components_ / best
     np.testing.assert_allclose(ratio, ratio.flat[0], rtol=1e-9)  # another unit of length
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_noise_and_scales_are_those_of_the_map_that_is_kept(wine, early_stopping, monkeypatch):
+    """With them, the pairs at that time have the likelihood that the estimator tells."""
+    X, y = wine
+    problems = []
+    make = rounds.Rounds._problem
+
+    def spy(self, W):
+        problems.append(make(self, W)[0])
+        return problems[-1], 1
+
+    monkeypatch.setattr(rounds.Rounds, "_problem", spy)
+    model = LatentCoincidenceAnalysis(
+        3, n_passes=2, max_iter=60, early_stopping=early_stopping, random_state=0
+    ).fit(X, y)
+    learnt = np.arange(len(X))
+    if early_stopping:
+        learnt = held_out(learnt, y, 0.1, np.random.RandomState(0))[0]
+        assert model.log_likelihood_ != model.history_["log_likelihood"][-1]
+    kappa_sq = np.nan_to_num(model.length_scales_[learnt], nan=1.0) ** 2
+    found = [
+        Coincidence(X[learnt], one.pairs, kappa_sq).log_likelihood(
+            model.components_, model.noise_variance_
+        )
+        for one in problems
+    ]
+    assert np.abs(np.array(found) / model.log_likelihood_ - 1).min() < 1e-9
 
 
 def test_passes_look_for_targets_under_the_map(iris, monkeypatch):

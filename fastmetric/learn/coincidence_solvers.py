@@ -119,8 +119,9 @@ def lbfgs(
 
 def _log_noise_bounds(problem: Coincidence, noise: float) -> tuple[float, float]:
     """Return the range of log sigma^2, which holds `noise` in any case."""
-    low = min(noise, _LEAST_NOISE * problem.kappa_sq.min())
-    high = max(noise, _MOST_NOISE * problem.kappa_sq.max())
+    kappa_sq = problem.kappa_sq[problem.pairs.firsts]  # of rows without pairs it means nothing
+    low = min(noise, _LEAST_NOISE * kappa_sq.min())
+    high = max(noise, _MOST_NOISE * kappa_sq.max())
     return float(np.log(low)), float(np.log(high))
 
 

@@ -34,6 +34,27 @@ class Settings(NamedTuple):
     tol: float
 
 
+class State(NamedTuple):
+    """A model, and kappa^2 of the rows it was fitted with."""
+
+    model: Model
+    kappa_sq: np.ndarray  # (n,)
+    scaled: np.ndarray  # (n,) bool: whose kappa^2 means something
+
+    def unit(self) -> float:
+        """Return the median kappa of the rows that were ever active; 1 without any."""
+        return _median_scale(self.kappa_sq, self.scaled)
+
+    def length_scales(self) -> np.ndarray:
+        """Return kappa of all rows (n,) in these units, NaN for those that were never active."""
+        return np.where(self.scaled, np.sqrt(self.kappa_sq) / self.unit(), np.nan)
+
+
+def _median_scale(kappa_sq: np.ndarray, scaled: np.ndarray) -> float:
+    """Return the median kappa of the rows `scaled`; 1 without any."""
+    return float(np.sqrt(np.median(kappa_sq[scaled]))) if scaled.any() else 1.0
+
+
 class Rounds:
     """The run from a start to the end: rows X (n, D) of classes y (n,), and kappa^2 of each."""
 
@@ -54,7 +75,7 @@ class Rounds:
         self.X, self.y, self.settings, self.recorder = X, y, settings, recorder
         self.find_targets, self.judge, self.n_jobs = find_targets, judge, n_jobs
         self.center = column_means(X, n_jobs)
-        self.best: Model | None = None  # by `judge`
+        self.kept: State | None = None  # the last, or the best by `judge`
         self.errors: list[float] = []
         self._begin(X)
 
@@ -76,7 +97,7 @@ class Rounds:
         """Learn from W with the targets at hand."""
         settings = self.settings
         problem, new = self._problem(W)
-        noise = START_NOISE * self.unit() ** 2 / len(W)
+        noise = START_NOISE * _median_scale(self.kappa_sq, self.scaled) ** 2 / len(W)
         model = Model(W, noise, problem.log_likelihood(W, noise))
         began = len(self.errors)
         self._keep(model, problem)
@@ -95,14 +116,6 @@ class Rounds:
                 return Climb(model, True, "the gain fell below tol")
             problem, new = self._problem(model.W)
         return Climb(model, False, "max_iter reached")
-
-    def unit(self) -> float:
-        """Return the median kappa of the rows that were ever active; 1 without any."""
-        return float(np.sqrt(np.median(self.kappa_sq[self.scaled]))) if self.scaled.any() else 1.0
-
-    def length_scales(self) -> np.ndarray:
-        """Return kappa of all rows (n,) in these units, NaN for those that were never active."""
-        return np.where(self.scaled, np.sqrt(self.kappa_sq) / self.unit(), np.nan)
 
     def _project(self, W: np.ndarray) -> np.ndarray:
         """Return the rows under W, centred."""
@@ -142,11 +155,13 @@ class Rounds:
             "pairs": problem.n_pairs,
             "active": int(self.active.active.sum()),
         }
+        better = True
         if self.judge is not None:
             error = figures["validation"] = self.judge(model.W)
-            if self.best is None or error < min(self.errors):
-                self.best = model
+            better = error < min(self.errors, default=np.inf)
             self.errors.append(error)
+        if better:
+            self.kept = State(model, self.kappa_sq.copy(), self.scaled.copy())
         self.recorder.keep(model, **figures)
 
     def _is_over(self, began: int) -> bool:
