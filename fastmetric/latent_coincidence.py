@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric._neighbor_votes import Judge, target_neighbors
+from fastmetric._neighbor_votes import Judge
 from fastmetric.learn import coincidence_solvers as solvers
 from fastmetric.learn.coincidence import START_NOISE, Coincidence, make_pairs
 from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
@@ -43,13 +43,14 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     n_neighbors : int, default=3
         Rows of the same class that each row should coincide with, in `fit`.
     solver : {"lbfgs", "em"}, default="lbfgs"
-        "lbfgs": L-BFGS on the likelihood. "em": the steps of the paper, which are many more.
-        The likelihood never falls with either.
+        "lbfgs": L-BFGS on the likelihood. "em": EM as in the paper, but on z - z', which takes
+        many more steps. The likelihood never falls with either.
     init : {"auto", "pca", "identity"} or array, default="auto"
         The start. "auto": "pca" if n_components is smaller than min(n_features, n_samples), else
         "identity". An array has shape (n_components, n_features).
     refresh : int, default=3
-        Iterations of the solver between two searches for impostors, in `fit`.
+        Iterations of the solver between two searches for impostors, in `fit`; of L-BFGS at least
+        two, as its first only finds out how far to go.
     n_passes : int, default=1
         In `fit`, learn so many times, each from the map before, with the neighbours that are
         nearest under that map. 1: the neighbours in the input space, as in the paper. Try 5 on
@@ -175,6 +176,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
+            _validate.squarable(X, "X")
             learnt, kept = np.arange(len(X)), np.arange(0)
             if self.early_stopping:
                 rng = check_random_state(self.random_state)
@@ -185,13 +187,11 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             judge = None
             if len(kept):
                 judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
-            settings = Settings(self.solver, self.refresh, self.n_passes, self.max_iter, self.tol)
+            settings = Settings(
+                self.n_neighbors, self.solver, self.refresh, self.n_passes, self.max_iter, self.tol
+            )
             recorder = self._recorder()
-
-            def find_targets(rows: np.ndarray) -> np.ndarray:
-                return target_neighbors(rows, labels, self.n_neighbors, self.n_jobs)
-
-            rounds = Rounds(rows, labels, settings, recorder, find_targets, judge, self.n_jobs)
+            rounds = Rounds(rows, labels, settings, recorder, judge, self.n_jobs)
             climb, interrupted = _climb(lambda: rounds.run(W), recorder)
             kept = rounds.kept
             assert kept is not None  # the start, at least
@@ -222,6 +222,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X)
+            _validate.squarable(X, "X")
             W = self._start(X)
             made = make_pairs(len(X), firsts, seconds, alike)
             problem = Coincidence(X, made, np.ones(len(X)), self.n_jobs)

@@ -28,7 +28,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
     n_components : int
         Dimension of the latent spaces, at most the number of features.
     solver : {"lbfgs", "em"}, default="lbfgs"
-        "lbfgs": L-BFGS on the likelihood. "em": the steps of the paper, which are many more.
+        "lbfgs": L-BFGS on the likelihood. "em": EM, which takes many more steps.
     max_iter : int, default=100
         Largest number of iterations, for each class.
     tol : float, default=1e-3
@@ -113,6 +113,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
             _validate.number("tol", self.tol)
             _validate.jobs(self.n_jobs)
             X, self.classes_, y = _validate.training_data(self, X, y)
+            _validate.squarable(X, "X")
             p = _validate.integer("n_components", self.n_components, 1, X.shape[1])
             settings = class_coincidence.Settings(self.solver, self.max_iter, self.tol)
             models = []

@@ -7,15 +7,16 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import LatentCoincidenceAnalysis, LatentCoincidenceClassifier
-from fastmetric._neighbor_votes import Judge, target_neighbors, vote
+from fastmetric._neighbor_votes import Judge, vote
 from fastmetric.learn import rounds
 from fastmetric.learn.coincidence import Coincidence
+from fastmetric.learn.impostors import target_neighbors
 from fastmetric.learn.validation import held_out
 from tests import naive_coincidence as naive
 
@@ -227,7 +228,7 @@ def test_passes_look_for_targets_under_the_map(iris, monkeypatch):
         seen.append(rows)
         return target_neighbors(rows, y, k, n_jobs)
 
-    monkeypatch.setattr("fastmetric.latent_coincidence.target_neighbors", spy)
+    monkeypatch.setattr("fastmetric.learn.rounds.target_neighbors", spy)
     LatentCoincidenceAnalysis(2, n_passes=3, max_iter=6).fit(*iris)
     assert [rows.shape for rows in seen] == [(150, 4), (150, 2), (150, 2)]
 
@@ -444,3 +445,35 @@ def test_targets_are_the_nearest_of_the_class_and_never_the_row_itself():
     assert np.array_equal(y[firsts], y[seconds])
     assert np.bincount(firsts, minlength=8).tolist() == [2, 2, 2, 2, 2, 1, 1, 0]
     assert X[seconds[firsts == 4]].max() == 0
+
+
+@pytest.mark.parametrize("n_features", [3, 20])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_targets_are_those_of_scikit_learn(n_features, order):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((200, n_features)), rng.integers(0, 3, 200)
+    firsts, seconds = target_neighbors(np.asarray(X, order=order), y, 4, 1)
+    for label in range(3):
+        rows = np.flatnonzero(y == label)
+        near = NearestNeighbors(n_neighbors=4).fit(X[rows]).kneighbors(return_distance=False)
+        for row, expected in zip(rows, rows[near], strict=True):
+            assert set(seconds[firsts == row]) == set(expected)
+
+
+def test_one_iteration_between_searches_gets_as_far(wine):
+    """The first iteration of L-BFGS is a short one: by itself, the map would hardly move."""
+    ends = [
+        LatentCoincidenceAnalysis(3, refresh=refresh).fit(*wine).history_["log_likelihood"]
+        for refresh in (1, 2)
+    ]
+    assert np.array_equal(*ends)
+
+
+@pytest.mark.parametrize("make", [LatentCoincidenceAnalysis, LatentCoincidenceClassifier])
+def test_rows_whose_squares_overflow_are_refused(iris, make):
+    model = make(2)
+    with pytest.raises(ValueError, match="Scale the data down"):
+        model.fit(1e200 * iris[0], iris[1])
+    with pytest.raises(ValueError, match="Scale the data down"):
+        LatentCoincidenceAnalysis(2).fit_pairs([[0, 1]], [1], X=1e200 * iris[0])
+    assert not hasattr(model, "components_")

@@ -1,4 +1,4 @@
-"""Maximising the likelihood of coincidences: L-BFGS, or EM as the paper has it. Both only rise."""
+"""Maximising the likelihood of coincidences: L-BFGS, or EM. Both only rise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ SOLVERS = ("lbfgs", "em")
 
 # sigma^2 stays within these factors of kappa^2: pairs of one kind drive it to 0 or beyond all.
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12
-_FIRST_MOVE = 0.1  # length of the first step that L-BFGS tries, as a share of the map
+# The unit in which L-BFGS moves the map, as a share of it. As sigma^2 is bounded, SciPy's first
+# step is no longer than the gradient in these units: a short one.
+_UNIT_MOVE = 0.1
 
 
 class Model(NamedTuple):
@@ -80,7 +82,7 @@ def lbfgs(
     log-likelihood and on its gradient.
     """
     scatter = scatter or Scatter(problem)
-    root = scatter.root() * (_FIRST_MOVE * scatter.size(W) or 1.0)
+    root = scatter.root() * (_UNIT_MOVE * scatter.size(W) or 1.0)
     seen: list[Model] = []
 
     def model_at(theta: np.ndarray) -> tuple[np.ndarray, float]:

@@ -16,17 +16,19 @@ import numpy as np
 from fastmetric.learn import coincidence_solvers as solvers
 from fastmetric.learn.coincidence import START_NOISE, Coincidence, Scatter
 from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
-from fastmetric.learn.impostors import ActiveSet
+from fastmetric.learn.impostors import ActiveSet, target_neighbors
 from fastmetric.learn.linear import column_means, project
 
 _LONGEST_MOVE = 0.05  # of a map in a round, as a share of its size
 _PATIENCE = 10  # rounds without a better score
 _HALVINGS = 20
+_FEWEST_STEPS = 2  # of L-BFGS: the first, one gradient long, only finds out how far to go
 
 
 class Settings(NamedTuple):
     """How to go about it."""
 
+    n_neighbors: int  # targets of a row
     solver: str
     refresh: int  # iterations of the solver in a round
     n_passes: int  # the targets of the second one and on are found under the map so far
@@ -64,16 +66,12 @@ class Rounds:
         y: np.ndarray,
         settings: Settings,
         recorder: Recorder,
-        find_targets: Callable[[np.ndarray], np.ndarray],
         judge: Callable[[np.ndarray], float] | None = None,
         n_jobs: int | None = None,
     ) -> None:
-        """Take what finds pairs (2, m) of rows with their targets, from rows or projections.
-
-        And what judges a map (the share of errors on rows held out), if anything does.
-        """
+        """Take what judges a map (the share of errors on rows held out), if anything does."""
         self.X, self.y, self.settings, self.recorder = X, y, settings, recorder
-        self.find_targets, self.judge, self.n_jobs = find_targets, judge, n_jobs
+        self.judge, self.n_jobs = judge, n_jobs
         self.center = column_means(X, n_jobs)
         self.kept: State | None = None  # the last, or the best by `judge`
         self.errors: list[float] = []
@@ -81,7 +79,8 @@ class Rounds:
 
     def _begin(self, rows: np.ndarray) -> None:
         """Begin a pass, with the targets that are nearest among these rows."""
-        self.active = ActiveSet(self.y, self.find_targets(rows), self.n_jobs)
+        targets = target_neighbors(rows, self.y, self.settings.n_neighbors, self.n_jobs)
+        self.active = ActiveSet(self.y, targets, self.n_jobs)
         self.kappa_sq = np.ones(len(self.X))
         self.scaled = np.zeros(len(self.X), bool)  # whose kappa^2 means something
 
@@ -133,7 +132,9 @@ class Rounds:
 
     def _moved(self, problem: Coincidence, model: Model, steps: int) -> Model:
         """Return the model after some steps of the solver, a short way along at most."""
-        solve = solvers.lbfgs if self.settings.solver == "lbfgs" else solvers.em
+        solve = solvers.em
+        if self.settings.solver == "lbfgs":
+            solve, steps = solvers.lbfgs, max(steps, _FEWEST_STEPS)
         scatter = Scatter(problem)
         end = solve(problem, model.W, model.noise, max_iter=steps, tol=0.0, scatter=scatter).model
         move, growth = end.W - model.W, end.noise / model.noise
