@@ -193,11 +193,11 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             recorder = self._recorder()
             rounds = Rounds(rows, labels, settings, recorder, judge, self.n_jobs)
             climb, interrupted = _climb(lambda: rounds.run(W), recorder)
-            kept = rounds.kept
-            assert kept is not None  # the start, at least
-            self._set_model(kept.model, recorder, X.dtype, unit=kept.unit())
+            state = rounds.kept
+            assert state is not None  # the start, at least
+            self._set_model(state.model, recorder, X.dtype, unit=state.unit())
             self.length_scales_ = np.full(len(X), np.nan)
-            self.length_scales_[learnt] = kept.length_scales()
+            self.length_scales_[learnt] = state.length_scales()
             self.classes_ = classes
         self._end(climb, interrupted)
         return self
