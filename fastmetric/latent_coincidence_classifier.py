@@ -170,9 +170,12 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         P : ndarray of shape (n_samples, n_classes)
-            Probabilities, in the order of `classes_`.
+            Probabilities, in the order of `classes_`; all the same for a row too far from every
+            mean to tell.
         """
-        return softmax(self.predict_log_coincidence(X), axis=1)
+        logs = self.predict_log_coincidence(X)
+        logs[np.isneginf(logs).all(axis=1)] = 0
+        return softmax(logs, axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class whose mean each row coincides with most probably.

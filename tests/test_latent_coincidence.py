@@ -249,6 +249,20 @@ def test_classes_of_few_rows(y):
     assert np.isfinite(LatentCoincidenceClassifier(2).fit(X, y).predict_proba(X)).all()
 
 
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_the_unit_of_length_does_not_matter(wine, solver, scale):
+    X, y = wine
+    one, other = (
+        LatentCoincidenceAnalysis(3, solver=solver, max_iter=6).fit(rows, y)
+        for rows in (X, scale * X)
+    )
+    assert one.history_["log_likelihood"][-1] != one.history_["log_likelihood"][0]
+    # A length scale is searched for to half a percent: a near tie of two may go either way, which
+    # moves the likelihood, flat at its top, by the square of that.
+    assert other.log_likelihood_ == pytest.approx(one.log_likelihood_, rel=2.5e-5)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -425,8 +439,9 @@ def test_the_classifier_generalises(wine):
 
 
 def test_rows_far_away_have_a_class(iris):
-    P = LatentCoincidenceClassifier(2).fit(*iris).predict_proba(iris[0][:3] + 1e6)
-    np.testing.assert_allclose(P.sum(axis=1), 1)
+    model = LatentCoincidenceClassifier(2).fit(*iris)
+    for far in (1e6, 1e160):
+        np.testing.assert_allclose(model.predict_proba(iris[0][:3] + far).sum(axis=1), 1)
 
 
 # Neighbours

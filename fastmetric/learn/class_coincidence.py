@@ -69,5 +69,6 @@ def log_coincidences(
     for c, (W, mean, noise) in enumerate(zip(maps, means, noises, strict=True)):
         Z = project(X, mean.astype(X.dtype), W.astype(X.dtype), n_jobs)
         q = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
-        found[:, c] = -0.5 * (Z.shape[1] * np.log1p(2 * noise) + q / (1 + 2 * noise))
+        with np.errstate(over="ignore"):  # a row too far away for the precision: log 0
+            found[:, c] = -0.5 * (Z.shape[1] * np.log1p(2 * noise) + q / (1 + 2 * noise))
     return found

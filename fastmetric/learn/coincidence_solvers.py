@@ -122,9 +122,9 @@ def lbfgs(
 def _log_noise_bounds(problem: Coincidence, noise: float) -> tuple[float, float]:
     """Return the range of log sigma^2, which holds `noise` in any case."""
     kappa_sq = problem.kappa_sq[problem.pairs.firsts]  # of rows without pairs it means nothing
-    low = min(noise, _LEAST_NOISE * kappa_sq.min())
-    high = max(noise, _MOST_NOISE * kappa_sq.max())
-    return float(np.log(low)), float(np.log(high))
+    low = min(np.log(noise), np.log(kappa_sq.min()) + np.log(_LEAST_NOISE))
+    high = max(np.log(noise), np.log(kappa_sq.max()) + np.log(_MOST_NOISE))
+    return float(low), float(high)
 
 
 def em(
@@ -165,6 +165,6 @@ def em_step(
     p, n_pairs = len(W), scatter.n_pairs
     move = scatter.solve(found.pulled)
     explained = found.moment - float(np.sum(move * found.pulled))
-    shrunk = noise * (1 - 2 * noise * found.total / n_pairs)
-    sigma_sq = shrunk + 2 * noise**2 * explained / (p * n_pairs)
-    return W - 2 * noise * move, sigma_sq
+    # The square of sigma^2 by itself might overflow.
+    change = 2 * noise * (explained / p - found.total) / n_pairs
+    return W - 2 * noise * move, noise * (1 + change)
