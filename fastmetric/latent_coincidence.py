@@ -229,7 +229,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             noise = START_NOISE / len(W)
             if isinstance(self.init, str):
                 W = problem.scaled(W, noise)
-            solve = solvers.lbfgs if self.solver == "lbfgs" else solvers.em
+            solve = solvers.SOLVERS[self.solver]
             recorder = self._recorder()
 
             def run() -> Climb:
@@ -265,7 +265,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _check_parameters(self) -> None:
         """Raise on a parameter out of range."""
-        _validate.choice("solver", self.solver, solvers.SOLVERS)
+        _validate.choice("solver", self.solver, tuple(solvers.SOLVERS))
         _validate.integer("n_neighbors", self.n_neighbors, 1)
         _validate.integer("refresh", self.refresh, 1)
         _validate.integer("n_passes", self.n_passes, 1)

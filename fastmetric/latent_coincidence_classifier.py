@@ -108,7 +108,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
-            _validate.choice("solver", self.solver, SOLVERS)
+            _validate.choice("solver", self.solver, tuple(SOLVERS))
             _validate.integer("max_iter", self.max_iter, 1)
             _validate.number("tol", self.tol)
             _validate.jobs(self.n_jobs)

@@ -41,7 +41,7 @@ def fit_classes(
     # Directions that tell the class from the rest would be the obvious start, but they separate
     # the training rows at once, whether or not they mean anything.
     start = principal(X, p, n_jobs) if p <= n else np.eye(p, X.shape[1])
-    solve = solvers.lbfgs if settings.solver == "lbfgs" else solvers.em
+    solve = solvers.SOLVERS[settings.solver]
     firsts, seconds = np.arange(n, dtype=np.int32), np.full(n, n, np.int32)
     for number in range(int(y.max()) + 1):
         own = y == number

@@ -11,8 +11,6 @@ from scipy.optimize import minimize
 
 from fastmetric.learn.coincidence import Coincidence, Evaluation, Scatter
 
-SOLVERS = ("lbfgs", "em")
-
 # sigma^2 stays within these factors of kappa^2: pairs of one kind drive it to 0 or beyond all.
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12
 # The unit in which L-BFGS moves the map, as a share of it. As sigma^2 is bounded, SciPy's first
@@ -168,3 +166,6 @@ def em_step(
     # The square of sigma^2 by itself might overflow.
     change = 2 * noise * (explained / p - found.total) / n_pairs
     return W - 2 * noise * move, noise * (1 + change)
+
+
+SOLVERS = {"lbfgs": lbfgs, "em": em}

@@ -51,9 +51,9 @@ def find_impostors(
 ) -> np.ndarray:
     """Return pairs (2, m) of rows i, j of Z (n, p) with |z_i - z_j|^2 < reach[i], y[i] != y[j].
 
-    Of a row with more than about _MOST, the first of each tile: from all over the data, the same on
-    any number of threads, but not the nearest. Those left out are found in a later search, when
-    the map has moved the others away.
+    Of a row with more than about _MOST, and more than 8 in a tile, the first by number in every
+    tile: the same on any number of threads, but not the nearest. Those left out are found in a
+    later search, when the map has moved the others away.
     """
     n, p = Z.shape
     norms = np.einsum("ij,ij->i", Z, Z)

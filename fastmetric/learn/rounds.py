@@ -132,9 +132,9 @@ class Rounds:
 
     def _moved(self, problem: Coincidence, model: Model, steps: int) -> Model:
         """Return the model after some steps of the solver, a short way along at most."""
-        solve = solvers.em
-        if self.settings.solver == "lbfgs":
-            solve, steps = solvers.lbfgs, max(steps, _FEWEST_STEPS)
+        solve = solvers.SOLVERS[self.settings.solver]
+        if solve is solvers.lbfgs:
+            steps = max(steps, _FEWEST_STEPS)
         scatter = Scatter(problem)
         end = solve(problem, model.W, model.noise, max_iter=steps, tol=0.0, scatter=scatter).model
         move, growth = end.W - model.W, end.noise / model.noise
