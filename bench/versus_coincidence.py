@@ -9,10 +9,9 @@ import numpy as np
 
 from bench._report import Row
 from bench._setup import all_rows, clock
-from fastmetric._neighbor_votes import target_neighbors
 from fastmetric.learn import coincidence_solvers as solvers
 from fastmetric.learn.coincidence import START_NOISE, Coincidence
-from fastmetric.learn.impostors import ActiveSet
+from fastmetric.learn.impostors import ActiveSet, target_neighbors
 
 
 class Plan(NamedTuple):

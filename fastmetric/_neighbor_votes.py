@@ -1,4 +1,4 @@
-"""Nearest neighbours for a metric that is learnt: a row's targets, and errors by vote."""
+"""Errors by a vote of the nearest neighbours, for a metric that is learnt."""
 
 from __future__ import annotations
 
@@ -6,27 +6,6 @@ import numpy as np
 
 from fastmetric.kd_tree import KDTree
 from fastmetric.learn.linear import column_means, project
-
-
-def target_neighbors(X: np.ndarray, y: np.ndarray, k: int, n_jobs: int | None) -> np.ndarray:
-    """Return pairs (2, m) of each row of X (n, D) with its k nearest of the same class y (n,).
-
-    As many as there are, in a smaller class.
-    """
-    pairs = []
-    for label in np.unique(y):
-        rows = np.flatnonzero(y == label)
-        most = min(k, len(rows) - 1)
-        if not most:
-            continue
-        found = KDTree(X[rows], n_jobs=n_jobs).query(X[rows], k=most + 1, return_distance=False)
-        # A row is among its own neighbours, but for duplicates: else the last one goes.
-        other = found != np.arange(len(rows))[:, None]
-        other[other.all(axis=1), -1] = False
-        pairs.append(np.stack([np.repeat(rows, most), rows[found[other]]]))
-    if not pairs:
-        return np.empty((2, 0), np.int32)
-    return np.concatenate(pairs, axis=1).astype(np.int32)
 
 
 def vote(labels: np.ndarray) -> np.ndarray:

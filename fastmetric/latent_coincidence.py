@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric._neighbor_votes import Judge, target_neighbors
+from fastmetric._neighbor_votes import Judge
 from fastmetric.learn import coincidence_solvers as solvers
 from fastmetric.learn.coincidence import START_NOISE, Coincidence, make_pairs
 from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
@@ -43,13 +43,14 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     n_neighbors : int, default=3
         Rows of the same class that each row should coincide with, in `fit`.
     solver : {"lbfgs", "em"}, default="lbfgs"
-        "lbfgs": L-BFGS on the likelihood. "em": the steps of the paper, which are many more.
-        The likelihood never falls with either.
+        "lbfgs": L-BFGS on the likelihood. "em": EM as in the paper, but on z - z', which takes
+        many more steps. The likelihood never falls with either.
     init : {"auto", "pca", "identity"} or array, default="auto"
         The start. "auto": "pca" if n_components is smaller than min(n_features, n_samples), else
         "identity". An array has shape (n_components, n_features).
     refresh : int, default=3
-        Iterations of the solver between two searches for impostors, in `fit`.
+        Iterations of the solver between two searches for impostors, in `fit`; of L-BFGS at least
+        two, as its first only finds out how far to go.
     n_passes : int, default=1
         In `fit`, learn so many times, each from the map before, with the neighbours that are
         nearest under that map. 1: the neighbours in the input space, as in the paper. Try 5 on
@@ -81,7 +82,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     noise_variance_ : float
         sigma^2, in units in which kappa = 1; after `fit`, in which the median kappa is.
     log_likelihood_ : float
-        The sum over all pairs learnt from; after `fit`, over the active ones at the end.
+        The sum over all pairs learnt from; after `fit`, over those active when the map was found.
     length_scales_ : ndarray of shape (n_samples,)
         kappa of each row, in units of their median; NaN for rows that never had impostors. After
         `fit` only.
@@ -175,6 +176,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
+            _validate.squarable(X, "X")
             learnt, kept = np.arange(len(X)), np.arange(0)
             if self.early_stopping:
                 rng = check_random_state(self.random_state)
@@ -185,18 +187,17 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             judge = None
             if len(kept):
                 judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
-            settings = Settings(self.solver, self.refresh, self.n_passes, self.max_iter, self.tol)
+            settings = Settings(
+                self.n_neighbors, self.solver, self.refresh, self.n_passes, self.max_iter, self.tol
+            )
             recorder = self._recorder()
-
-            def find_targets(rows: np.ndarray) -> np.ndarray:
-                return target_neighbors(rows, labels, self.n_neighbors, self.n_jobs)
-
-            rounds = Rounds(rows, labels, settings, recorder, find_targets, judge, self.n_jobs)
+            rounds = Rounds(rows, labels, settings, recorder, judge, self.n_jobs)
             climb, interrupted = _climb(lambda: rounds.run(W), recorder)
-            model = climb.model if rounds.best is None else rounds.best
-            self._set_model(model, recorder, X.dtype, unit=rounds.unit())
+            state = rounds.kept
+            assert state is not None  # the start, at least
+            self._set_model(state.model, recorder, X.dtype, unit=state.unit())
             self.length_scales_ = np.full(len(X), np.nan)
-            self.length_scales_[learnt] = rounds.length_scales()
+            self.length_scales_[learnt] = state.length_scales()
             self.classes_ = classes
         self._end(climb, interrupted)
         return self
@@ -221,13 +222,14 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X)
+            _validate.squarable(X, "X")
             W = self._start(X)
             made = make_pairs(len(X), firsts, seconds, alike)
             problem = Coincidence(X, made, np.ones(len(X)), self.n_jobs)
             noise = START_NOISE / len(W)
             if isinstance(self.init, str):
                 W = problem.scaled(W, noise)
-            solve = solvers.lbfgs if self.solver == "lbfgs" else solvers.em
+            solve = solvers.SOLVERS[self.solver]
             recorder = self._recorder()
 
             def run() -> Climb:
@@ -263,7 +265,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _check_parameters(self) -> None:
         """Raise on a parameter out of range."""
-        _validate.choice("solver", self.solver, solvers.SOLVERS)
+        _validate.choice("solver", self.solver, tuple(solvers.SOLVERS))
         _validate.integer("n_neighbors", self.n_neighbors, 1)
         _validate.integer("refresh", self.refresh, 1)
         _validate.integer("n_passes", self.n_passes, 1)

@@ -28,7 +28,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
     n_components : int
         Dimension of the latent spaces, at most the number of features.
     solver : {"lbfgs", "em"}, default="lbfgs"
-        "lbfgs": L-BFGS on the likelihood. "em": the steps of the paper, which are many more.
+        "lbfgs": L-BFGS on the likelihood. "em": EM, which takes many more steps.
     max_iter : int, default=100
         Largest number of iterations, for each class.
     tol : float, default=1e-3
@@ -108,11 +108,12 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
-            _validate.choice("solver", self.solver, SOLVERS)
+            _validate.choice("solver", self.solver, tuple(SOLVERS))
             _validate.integer("max_iter", self.max_iter, 1)
             _validate.number("tol", self.tol)
             _validate.jobs(self.n_jobs)
             X, self.classes_, y = _validate.training_data(self, X, y)
+            _validate.squarable(X, "X")
             p = _validate.integer("n_components", self.n_components, 1, X.shape[1])
             settings = class_coincidence.Settings(self.solver, self.max_iter, self.tol)
             models = []
@@ -169,9 +170,12 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         P : ndarray of shape (n_samples, n_classes)
-            Probabilities, in the order of `classes_`.
+            Probabilities, in the order of `classes_`; all the same for a row too far from every
+            mean to tell.
         """
-        return softmax(self.predict_log_coincidence(X), axis=1)
+        logs = self.predict_log_coincidence(X)
+        logs[np.isneginf(logs).all(axis=1)] = 0
+        return softmax(logs, axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class whose mean each row coincides with most probably.

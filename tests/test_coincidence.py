@@ -296,10 +296,9 @@ def test_known_impostors_are_kept_and_rows_without_left_out():
 def test_rounds_never_fall_on_the_pairs_they_have(solver):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 5)), rng.integers(0, 3, 300)
-    targets = np.stack([np.arange(300), np.array([np.flatnonzero(y == c)[0] for c in y])])
-    settings = Settings(solver, refresh=3, n_passes=1, max_iter=9, tol=0.0)
+    settings = Settings(3, solver, refresh=3, n_passes=1, max_iter=9, tol=0.0)
     recorder = solvers.Recorder(lambda figures: None)
-    rounds = Rounds(X, y, settings, recorder, lambda rows: targets.astype(np.int32))
+    rounds = Rounds(X, y, settings, recorder)
     W = np.eye(5)
     for _ in range(3):
         problem, _ = rounds._problem(W)

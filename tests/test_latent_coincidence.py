@@ -7,14 +7,17 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import LatentCoincidenceAnalysis, LatentCoincidenceClassifier
-from fastmetric._neighbor_votes import Judge, target_neighbors, vote
+from fastmetric._neighbor_votes import Judge, vote
 from fastmetric.learn import rounds
+from fastmetric.learn.coincidence import Coincidence
+from fastmetric.learn.impostors import target_neighbors
+from fastmetric.learn.validation import held_out
 from tests import naive_coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings(
@@ -189,6 +192,35 @@ def test_early_stopping_keeps_the_map_with_the_fewest_errors(wine):
     np.testing.assert_allclose(ratio, ratio.flat[0], rtol=1e-9)  # another unit of length
 
 
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_noise_and_scales_are_those_of_the_map_that_is_kept(wine, early_stopping, monkeypatch):
+    """With them, the pairs at that time have the likelihood that the estimator tells."""
+    X, y = wine
+    problems = []
+    make = rounds.Rounds._problem
+
+    def spy(self, W):
+        problems.append(make(self, W)[0])
+        return problems[-1], 1
+
+    monkeypatch.setattr(rounds.Rounds, "_problem", spy)
+    model = LatentCoincidenceAnalysis(
+        3, n_passes=2, max_iter=60, early_stopping=early_stopping, random_state=0
+    ).fit(X, y)
+    learnt = np.arange(len(X))
+    if early_stopping:
+        learnt = held_out(learnt, y, 0.1, np.random.RandomState(0))[0]
+        assert model.log_likelihood_ != model.history_["log_likelihood"][-1]
+    kappa_sq = np.nan_to_num(model.length_scales_[learnt], nan=1.0) ** 2
+    found = [
+        Coincidence(X[learnt], one.pairs, kappa_sq).log_likelihood(
+            model.components_, model.noise_variance_
+        )
+        for one in problems
+    ]
+    assert np.abs(np.array(found) / model.log_likelihood_ - 1).min() < 1e-9
+
+
 def test_passes_look_for_targets_under_the_map(iris, monkeypatch):
     seen = []
 
@@ -196,7 +228,7 @@ def test_passes_look_for_targets_under_the_map(iris, monkeypatch):
         seen.append(rows)
         return target_neighbors(rows, y, k, n_jobs)
 
-    monkeypatch.setattr("fastmetric.latent_coincidence.target_neighbors", spy)
+    monkeypatch.setattr("fastmetric.learn.rounds.target_neighbors", spy)
     LatentCoincidenceAnalysis(2, n_passes=3, max_iter=6).fit(*iris)
     assert [rows.shape for rows in seen] == [(150, 4), (150, 2), (150, 2)]
 
@@ -215,6 +247,20 @@ def test_classes_of_few_rows(y):
     X = np.random.default_rng(0).standard_normal((8, 3))
     assert np.isfinite(LatentCoincidenceAnalysis(2).fit(X, y).components_).all()
     assert np.isfinite(LatentCoincidenceClassifier(2).fit(X, y).predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "em"])
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_the_unit_of_length_does_not_matter(wine, solver, scale):
+    X, y = wine
+    one, other = (
+        LatentCoincidenceAnalysis(3, solver=solver, max_iter=6).fit(rows, y)
+        for rows in (X, scale * X)
+    )
+    assert one.history_["log_likelihood"][-1] != one.history_["log_likelihood"][0]
+    # A length scale is searched for to half a percent: a near tie of two may go either way, which
+    # moves the likelihood, flat at its top, by the square of that.
+    assert other.log_likelihood_ == pytest.approx(one.log_likelihood_, rel=2.5e-5)
 
 
 @pytest.mark.parametrize(
@@ -393,8 +439,9 @@ def test_the_classifier_generalises(wine):
 
 
 def test_rows_far_away_have_a_class(iris):
-    P = LatentCoincidenceClassifier(2).fit(*iris).predict_proba(iris[0][:3] + 1e6)
-    np.testing.assert_allclose(P.sum(axis=1), 1)
+    model = LatentCoincidenceClassifier(2).fit(*iris)
+    for far in (1e6, 1e160):
+        np.testing.assert_allclose(model.predict_proba(iris[0][:3] + far).sum(axis=1), 1)
 
 
 # Neighbours
@@ -413,3 +460,35 @@ def test_targets_are_the_nearest_of_the_class_and_never_the_row_itself():
     assert np.array_equal(y[firsts], y[seconds])
     assert np.bincount(firsts, minlength=8).tolist() == [2, 2, 2, 2, 2, 1, 1, 0]
     assert X[seconds[firsts == 4]].max() == 0
+
+
+@pytest.mark.parametrize("n_features", [3, 20])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_targets_are_those_of_scikit_learn(n_features, order):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((200, n_features)), rng.integers(0, 3, 200)
+    firsts, seconds = target_neighbors(np.asarray(X, order=order), y, 4, 1)
+    for label in range(3):
+        rows = np.flatnonzero(y == label)
+        near = NearestNeighbors(n_neighbors=4).fit(X[rows]).kneighbors(return_distance=False)
+        for row, expected in zip(rows, rows[near], strict=True):
+            assert set(seconds[firsts == row]) == set(expected)
+
+
+def test_one_iteration_between_searches_gets_as_far(wine):
+    """The first iteration of L-BFGS is a short one: by itself, the map would hardly move."""
+    ends = [
+        LatentCoincidenceAnalysis(3, refresh=refresh).fit(*wine).history_["log_likelihood"]
+        for refresh in (1, 2)
+    ]
+    assert np.array_equal(*ends)
+
+
+@pytest.mark.parametrize("make", [LatentCoincidenceAnalysis, LatentCoincidenceClassifier])
+def test_rows_whose_squares_overflow_are_refused(iris, make):
+    model = make(2)
+    with pytest.raises(ValueError, match="Scale the data down"):
+        model.fit(1e200 * iris[0], iris[1])
+    with pytest.raises(ValueError, match="Scale the data down"):
+        LatentCoincidenceAnalysis(2).fit_pairs([[0, 1]], [1], X=1e200 * iris[0])
+    assert not hasattr(model, "components_")

@@ -274,6 +274,33 @@ def test_equal_rows_are_one_gaussian(n_features):
     np.testing.assert_allclose(model.score_samples(query), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-150, 1e-25, 1e-19, 1e15, 1e20, 1e150])
+def test_the_unit_of_length_does_not_matter(scale):
+    """Enough queries that products in float32 may screen: its range is not that of float64."""
+    rng = np.random.default_rng(29)
+    X = rng.standard_normal((200, 20))
+    query = X[:40] + 0.01
+    expected = ManifoldParzen(2, n_neighbors=5, noise_variance=0.02).fit(X).score_samples(query)
+    model = ManifoldParzen(2, n_neighbors=5, noise_variance=0.02 * scale**2).fit(scale * X)
+    ours = model.score_samples(scale * query) + 20 * np.log(scale)
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_equal_rows_with_next_to_no_noise(dtype):
+    X = np.zeros((40, 3), dtype)
+    logs = ManifoldParzen(1, n_neighbors=5, noise_variance=1e-50).fit(X).score_samples(X)
+    np.testing.assert_allclose(logs, -1.5 * np.log(2 * np.pi * 1e-50), rtol=1e-6)
+
+
+def test_a_soft_neighbourhood_of_next_to_nothing_is_the_nearest_row():
+    X = np.random.default_rng(30).standard_normal((30, 2))
+    options = dict(n_neighbors=4, noise_variance=0.1, neighborhood="soft", bandwidth=1e-200)
+    soft = ManifoldParzen(1, **options).fit(X)
+    nearest = ManifoldParzen(1, n_neighbors=1, noise_variance=0.1).fit(X)
+    np.testing.assert_allclose(soft.score_samples(X), nearest.score_samples(X), rtol=1e-12)
+
+
 def test_far_clusters_stay_apart():
     rng = np.random.default_rng(9)
     X = rng.standard_normal((40, 14))

@@ -41,7 +41,7 @@ def fit_classes(
     # Directions that tell the class from the rest would be the obvious start, but they separate
     # the training rows at once, whether or not they mean anything.
     start = principal(X, p, n_jobs) if p <= n else np.eye(p, X.shape[1])
-    solve = solvers.lbfgs if settings.solver == "lbfgs" else solvers.em
+    solve = solvers.SOLVERS[settings.solver]
     firsts, seconds = np.arange(n, dtype=np.int32), np.full(n, n, np.int32)
     for number in range(int(y.max()) + 1):
         own = y == number
@@ -69,5 +69,6 @@ def log_coincidences(
     for c, (W, mean, noise) in enumerate(zip(maps, means, noises, strict=True)):
         Z = project(X, mean.astype(X.dtype), W.astype(X.dtype), n_jobs)
         q = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
-        found[:, c] = -0.5 * (Z.shape[1] * np.log1p(2 * noise) + q / (1 + 2 * noise))
+        with np.errstate(over="ignore"):  # a row too far away for the precision: log 0
+            found[:, c] = -0.5 * (Z.shape[1] * np.log1p(2 * noise) + q / (1 + 2 * noise))
     return found

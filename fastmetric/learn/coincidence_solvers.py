@@ -1,4 +1,4 @@
-"""Maximising the likelihood of coincidences: L-BFGS, or EM as the paper has it. Both only rise."""
+"""Maximising the likelihood of coincidences: L-BFGS, or EM. Both only rise."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from scipy.optimize import minimize
 
 from fastmetric.learn.coincidence import Coincidence, Evaluation, Scatter
 
-SOLVERS = ("lbfgs", "em")
-
 # sigma^2 stays within these factors of kappa^2: pairs of one kind drive it to 0 or beyond all.
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12
-_FIRST_MOVE = 0.1  # length of the first step that L-BFGS tries, as a share of the map
+# The unit in which L-BFGS moves the map, as a share of it. As sigma^2 is bounded, SciPy's first
+# step is no longer than the gradient in these units: a short one.
+_UNIT_MOVE = 0.1
 
 
 class Model(NamedTuple):
@@ -80,7 +80,7 @@ def lbfgs(
     log-likelihood and on its gradient.
     """
     scatter = scatter or Scatter(problem)
-    root = scatter.root() * (_FIRST_MOVE * scatter.size(W) or 1.0)
+    root = scatter.root() * (_UNIT_MOVE * scatter.size(W) or 1.0)
     seen: list[Model] = []
 
     def model_at(theta: np.ndarray) -> tuple[np.ndarray, float]:
@@ -119,9 +119,10 @@ def lbfgs(
 
 def _log_noise_bounds(problem: Coincidence, noise: float) -> tuple[float, float]:
     """Return the range of log sigma^2, which holds `noise` in any case."""
-    low = min(noise, _LEAST_NOISE * problem.kappa_sq.min())
-    high = max(noise, _MOST_NOISE * problem.kappa_sq.max())
-    return float(np.log(low)), float(np.log(high))
+    kappa_sq = problem.kappa_sq[problem.pairs.firsts]  # of rows without pairs it means nothing
+    low = min(np.log(noise), np.log(kappa_sq.min()) + np.log(_LEAST_NOISE))
+    high = max(np.log(noise), np.log(kappa_sq.max()) + np.log(_MOST_NOISE))
+    return float(low), float(high)
 
 
 def em(
@@ -162,6 +163,9 @@ def em_step(
     p, n_pairs = len(W), scatter.n_pairs
     move = scatter.solve(found.pulled)
     explained = found.moment - float(np.sum(move * found.pulled))
-    shrunk = noise * (1 - 2 * noise * found.total / n_pairs)
-    sigma_sq = shrunk + 2 * noise**2 * explained / (p * n_pairs)
-    return W - 2 * noise * move, sigma_sq
+    # The square of sigma^2 by itself might overflow.
+    change = 2 * noise * (explained / p - found.total) / n_pairs
+    return W - 2 * noise * move, noise * (1 + change)
+
+
+SOLVERS = {"lbfgs": lbfgs, "em": em}

@@ -1,4 +1,4 @@
-"""Impostors: rows of other classes nearer than a row's farthest target; and the active set.
+"""Targets, impostors (rows of other classes nearer than a row's farthest target), the active set.
 
 Only rows that have, or once had, impostors are learnt from, and of rows of other classes only
 those that are, or once were, impostors.
@@ -13,15 +13,48 @@ from fastmetric.core.blocks import symmetric_blocks
 from fastmetric.core.coincidence import Pairs, invaders
 from fastmetric.core.pairs import Block
 from fastmetric.learn.coincidence import make_pairs
+from fastmetric.learn.neighbours import others
 
 _TIES = 1e-6  # rows at the distance of the farthest target, but for rounding, are impostors, too
 _MOST = 100  # impostors of a row in one search, about: outliers in small classes have all rows
 
 
+def target_neighbors(X: np.ndarray, y: np.ndarray, k: int, n_jobs: int | None) -> np.ndarray:
+    """Return pairs (2, m) of each row of X (n, D) with its k nearest of the same class y (n,).
+
+    As many as there are, in a smaller class.
+    """
+    pairs = [np.empty((2, 0), np.int32)]
+    for label in np.unique(y):
+        members = np.flatnonzero(y == label).astype(np.int32)
+        most = min(k, len(members) - 1)
+        if most:
+            rows = np.ascontiguousarray(X[members])
+            targets = members[_nearest_others(rows, most, n_jobs)]
+            pairs.append(np.stack([np.repeat(members, most), targets.ravel()]))
+    return np.concatenate(pairs, axis=1)
+
+
+def _nearest_others(X: np.ndarray, k: int, n_jobs: int | None) -> np.ndarray:
+    """Return the row numbers (n, k) of the nearest others of each row of X (n, D)."""
+    search = others(X, k, n_jobs)
+    blocks = search.blocks(len(X))
+    found = np.empty((len(X), k), np.int64)
+    parts = engine.run(search.nearest, blocks, n_jobs=n_jobs)
+    for rows, part in zip(blocks, parts, strict=True):
+        found[rows] = part
+    return found
+
+
 def find_impostors(
     Z: np.ndarray, y: np.ndarray, reach: np.ndarray, n_jobs: int | None
 ) -> np.ndarray:
-    """Return pairs (2, m) of rows i, j of Z (n, p) with |z_i - z_j|^2 < reach[i], y[i] != y[j]."""
+    """Return pairs (2, m) of rows i, j of Z (n, p) with |z_i - z_j|^2 < reach[i], y[i] != y[j].
+
+    Of a row with more than about _MOST, and more than 8 in a tile, the first by number in every
+    tile: the same on any number of threads, but not the nearest. Those left out are found in a
+    later search, when the map has moved the others away.
+    """
     n, p = Z.shape
     norms = np.einsum("ij,ij->i", Z, Z)
     slack = 4 * (p + 4) * np.finfo(Z.dtype).eps  # of the product form of a distance

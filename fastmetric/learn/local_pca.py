@@ -92,8 +92,9 @@ def _root_weights(gaps: np.ndarray, neighborhood: Neighborhood) -> np.ndarray:
         logs = _SHARPEST * sq_dist / np.where(farthest > 0, farthest, 1)
     else:
         # In two steps: the square of a small bandwidth may underflow.
-        scaled = (sq_dist - sq_dist.min(axis=1, keepdims=True)) / neighborhood.bandwidth
-        logs = -scaled / (2 * neighborhood.bandwidth)
+        with np.errstate(over="ignore"):
+            scaled = (sq_dist - sq_dist.min(axis=1, keepdims=True)) / neighborhood.bandwidth
+            logs = -scaled / (2 * neighborhood.bandwidth)
     weights = np.exp(logs)
     return np.sqrt(weights / weights.sum(axis=1, keepdims=True))[:, :, None]
 

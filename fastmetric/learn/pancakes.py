@@ -26,6 +26,7 @@ _SLOWER = 8  # the rate of products, in that of differences
 _QUERIES = 512  # in a block
 _TILE = 2048  # projections of a query at a time
 _GRID_VALUES = 2**18  # sums of a block
+_PAIRS = 2**22  # of a block: screening holds a number for each
 # Screening: nats of rounding and a share of pairs with which it pays, queries of the trial, and
 # the share of a density that may be left out.
 _MOST_ROUNDING, _FEW_PAIRS, _TRIAL, _LEFT_OUT = 10.0, 0.1, 32, 1e-12
@@ -95,9 +96,11 @@ def _products_are_harmless(size: float, dtype: np.dtype, grid: Grid) -> bool:
     """Return whether the rounding of products is too small to matter.
 
     |x|² - 2 x . x_i + |x_i|² is off by about eps (|x|² + |x_i|²), and is divided by the noise;
-    `size` is the largest such sum.
+    `size` is the largest such sum. The inverse of the noise must not overflow.
     """
-    return bool(4 * np.finfo(dtype).eps * size <= _HARMLESS[dtype] * grid.noise.min())
+    limits, noise = np.finfo(dtype), float(grid.noise.min())
+    small = 4 * float(limits.eps) * size <= _HARMLESS[dtype] * noise
+    return small and noise * float(limits.max) > 1
 
 
 def _margin_of_screening(
@@ -107,12 +110,15 @@ def _margin_of_screening(
 
     In many dimensions few Gaussians matter at a query. Products in float32, at twice the speed,
     find them; rounding moves a term by a bound for sums of D products, in each of q directions.
+    Squares and inverse variances must be within the range of float32.
     """
     several = len(grid.counts) * len(grid.noise) > 1
     if query.dtype == np.float32 or several or len(query) < _TRIAL:
         return None
     n, n_features = pancakes.X.shape
-    q, noise = int(grid.counts[-1]), float(grid.noise[0])
+    q, noise, limit = int(grid.counts[-1]), float(grid.noise[0]), float(np.finfo(np.float32).max)
+    if 4 * size > limit or noise * limit < 1:
+        return None
     largest = n_features * abs(np.log(2 * np.pi * (pancakes.variances.max(initial=0) + noise)))
     rounding = 8 * np.sqrt(q + 1) * n_features * size / noise + largest
     rounding += n_features * abs(np.log(2 * np.pi * noise))
@@ -174,7 +180,7 @@ def _blocks(m: int, pancakes: Pancakes, grid: Grid, slower: int) -> list[_Block]
     side = min(_QUERIES, max(64, room), m)
     # What a pair costs besides its products: a term for each shape.
     cost = 2 * slower * n_features * (q + 1) + 40 * len(grid.counts) * len(grid.noise)
-    depth = max(1, int(_FLOPS / (side * cost)))
+    depth = max(1, int(min(_FLOPS / cost, _PAIRS) / side))
     return [
         _Block(slice(i, min(i + side, m)), slice(j, min(j + depth, n)))
         for i in range(0, m, side)

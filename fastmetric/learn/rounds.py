@@ -16,22 +16,45 @@ import numpy as np
 from fastmetric.learn import coincidence_solvers as solvers
 from fastmetric.learn.coincidence import START_NOISE, Coincidence, Scatter
 from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
-from fastmetric.learn.impostors import ActiveSet
+from fastmetric.learn.impostors import ActiveSet, target_neighbors
 from fastmetric.learn.linear import column_means, project
 
 _LONGEST_MOVE = 0.05  # of a map in a round, as a share of its size
 _PATIENCE = 10  # rounds without a better score
 _HALVINGS = 20
+_FEWEST_STEPS = 2  # of L-BFGS: the first, one gradient long, only finds out how far to go
 
 
 class Settings(NamedTuple):
     """How to go about it."""
 
+    n_neighbors: int  # targets of a row
     solver: str
     refresh: int  # iterations of the solver in a round
     n_passes: int  # the targets of the second one and on are found under the map so far
     max_iter: int  # in a pass
     tol: float
+
+
+class State(NamedTuple):
+    """A model, and kappa^2 of the rows it was fitted with."""
+
+    model: Model
+    kappa_sq: np.ndarray  # (n,)
+    scaled: np.ndarray  # (n,) bool: whose kappa^2 means something
+
+    def unit(self) -> float:
+        """Return the median kappa of the rows that were ever active; 1 without any."""
+        return _median_scale(self.kappa_sq, self.scaled)
+
+    def length_scales(self) -> np.ndarray:
+        """Return kappa of all rows (n,) in these units, NaN for those that were never active."""
+        return np.where(self.scaled, np.sqrt(self.kappa_sq) / self.unit(), np.nan)
+
+
+def _median_scale(kappa_sq: np.ndarray, scaled: np.ndarray) -> float:
+    """Return the median kappa of the rows `scaled`; 1 without any."""
+    return float(np.sqrt(np.median(kappa_sq[scaled]))) if scaled.any() else 1.0
 
 
 class Rounds:
@@ -43,24 +66,21 @@ class Rounds:
         y: np.ndarray,
         settings: Settings,
         recorder: Recorder,
-        find_targets: Callable[[np.ndarray], np.ndarray],
         judge: Callable[[np.ndarray], float] | None = None,
         n_jobs: int | None = None,
     ) -> None:
-        """Take what finds pairs (2, m) of rows with their targets, from rows or projections.
-
-        And what judges a map (the share of errors on rows held out), if anything does.
-        """
+        """Take what judges a map (the share of errors on rows held out), if anything does."""
         self.X, self.y, self.settings, self.recorder = X, y, settings, recorder
-        self.find_targets, self.judge, self.n_jobs = find_targets, judge, n_jobs
+        self.judge, self.n_jobs = judge, n_jobs
         self.center = column_means(X, n_jobs)
-        self.best: Model | None = None  # by `judge`
+        self.kept: State | None = None  # the last, or the best by `judge`
         self.errors: list[float] = []
         self._begin(X)
 
     def _begin(self, rows: np.ndarray) -> None:
         """Begin a pass, with the targets that are nearest among these rows."""
-        self.active = ActiveSet(self.y, self.find_targets(rows), self.n_jobs)
+        targets = target_neighbors(rows, self.y, self.settings.n_neighbors, self.n_jobs)
+        self.active = ActiveSet(self.y, targets, self.n_jobs)
         self.kappa_sq = np.ones(len(self.X))
         self.scaled = np.zeros(len(self.X), bool)  # whose kappa^2 means something
 
@@ -76,7 +96,7 @@ class Rounds:
         """Learn from W with the targets at hand."""
         settings = self.settings
         problem, new = self._problem(W)
-        noise = START_NOISE * self.unit() ** 2 / len(W)
+        noise = START_NOISE * _median_scale(self.kappa_sq, self.scaled) ** 2 / len(W)
         model = Model(W, noise, problem.log_likelihood(W, noise))
         began = len(self.errors)
         self._keep(model, problem)
@@ -96,14 +116,6 @@ class Rounds:
             problem, new = self._problem(model.W)
         return Climb(model, False, "max_iter reached")
 
-    def unit(self) -> float:
-        """Return the median kappa of the rows that were ever active; 1 without any."""
-        return float(np.sqrt(np.median(self.kappa_sq[self.scaled]))) if self.scaled.any() else 1.0
-
-    def length_scales(self) -> np.ndarray:
-        """Return kappa of all rows (n,) in these units, NaN for those that were never active."""
-        return np.where(self.scaled, np.sqrt(self.kappa_sq) / self.unit(), np.nan)
-
     def _project(self, W: np.ndarray) -> np.ndarray:
         """Return the rows under W, centred."""
         return project(self.X, self.center, W.astype(self.X.dtype), self.n_jobs)
@@ -120,7 +132,9 @@ class Rounds:
 
     def _moved(self, problem: Coincidence, model: Model, steps: int) -> Model:
         """Return the model after some steps of the solver, a short way along at most."""
-        solve = solvers.lbfgs if self.settings.solver == "lbfgs" else solvers.em
+        solve = solvers.SOLVERS[self.settings.solver]
+        if solve is solvers.lbfgs:
+            steps = max(steps, _FEWEST_STEPS)
         scatter = Scatter(problem)
         end = solve(problem, model.W, model.noise, max_iter=steps, tol=0.0, scatter=scatter).model
         move, growth = end.W - model.W, end.noise / model.noise
@@ -142,11 +156,13 @@ class Rounds:
             "pairs": problem.n_pairs,
             "active": int(self.active.active.sum()),
         }
+        better = True
         if self.judge is not None:
             error = figures["validation"] = self.judge(model.W)
-            if self.best is None or error < min(self.errors):
-                self.best = model
+            better = error < min(self.errors, default=np.inf)
             self.errors.append(error)
+        if better:
+            self.kept = State(model, self.kappa_sq.copy(), self.scaled.copy())
         self.recorder.keep(model, **figures)
 
     def _is_over(self, began: int) -> bool:
