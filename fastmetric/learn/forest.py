@@ -26,7 +26,7 @@ from fastmetric.learn.trees import build_tree, summarised
 # Nanoseconds, to choose by; only their ratios matter. A pair of both passes in symmetric blocks
 # and in leaves, and more for every dimension; a node's field at one row; a node looked at; a
 # faint row; a point of the trees.
-_PAIR, _FIELD, _NODE, _FAINT_ROW, _POINT = (1.6, 5.0, 0.25), 12.0, 700.0, 8000.0, 300.0
+_PAIR, _FIELD, _NODE, _FAINT_ROW, _POINT = (1.6, 5.0, 0.25), 20.0, 1100.0, 8000.0, 5000.0
 _PARTS = 32  # tasks of the scatter at most: each returns an array over all points
 
 
