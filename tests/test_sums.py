@@ -182,6 +182,16 @@ def test_large_sets_are_approximated_within_the_tolerance(kernel, d):
         assert np.all(np.abs(got - exact)[there] <= -np.log1p(-rtol) + 1e-9)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+@pytest.mark.parametrize("gap", [2.5, 3.9])  # 2 is the tolerance, 4 is twice as much
+def test_what_is_certain_to_come_is_spent_only_once(kernel, gap):
+    # One point is nearer: as a constant, the node is off by half the gap, nearly all of it.
+    rtol, h = 1e-3, 1.0
+    X = np.full((2000, 1), 1 + gap * rtol)
+    X[0] = 1.0
+    check(Case(X, None, np.zeros((1, 1)), kernel, h, rtol, 0.0, "tree"))
+
+
 def test_a_node_is_never_narrower_than_its_children():
     """Else a node could have a series made of a child's that was left out as too wide."""
     rng = np.random.default_rng(0)

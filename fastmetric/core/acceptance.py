@@ -31,9 +31,12 @@ class Ledger(NamedTuple):
 @exact_order
 def allowance(rule, atol, weight, k_hi, ledger, floor):
     """Return the error that a node may have [SUM-4]; `floor` is certain to be in every sum."""
+    own = weight * k_hi
     saved = max(0.0, rule.rtol * max(ledger.certain, floor) + atol - ledger.spent)
     share = max(_LEAST_SHARE, weight / max(weight, ledger.left))
-    return rule.rtol * weight * k_hi + saved * share
+    # The floor may count the node already: what is certain with it bounds what is spent.
+    most = rule.rtol * max(ledger.certain + own, floor) + atol - ledger.spent
+    return max(0.0, min(rule.rtol * own + saved * share, most))
 
 
 @exact_order
