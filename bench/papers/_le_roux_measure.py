@@ -21,7 +21,7 @@ from fastmetric import LocalComponentAnalysis
 from fastmetric.learn.local_nu import best_nu, gaussian_nu, range_of_nu
 
 _CONTRASTS = ("logcosh", "exp", "cube")
-_NEIGHBORS = 10  # of the graph that is cut
+_NEIGHBORS = 10  # of the graph that is cut: our choice, see _le_roux_data
 _SEARCH = {"tol": 1e-2}  # of the fits that nu is chosen by
 
 
