@@ -236,8 +236,9 @@ class LocalComponentAnalysis(
                 moments = local_em.mean_and_covariance(X, self.n_jobs)
                 seen, places = local_online.first_seen(X, size, rng, moments)
             else:
-                X = X.astype(self._rows.dtype, copy=False)
-                seen, places = local_online.joined(self._remembered(), X, size, rng, self.n_jobs)
+                before = self._remembered()
+                X = _validate.in_precision_of(X, before.sample, "X")
+                seen, places = local_online.joined(before, X, size, rng, self.n_jobs)
             problem = Problem(
                 X, self._shape, self._given_penalty(), self.n_jobs, moments=(seen.mean, seen.cov)
             )
@@ -282,7 +283,7 @@ class LocalComponentAnalysis(
         """
         check_is_fitted(self)
         X = _validate.query_data(self, X)
-        logs = self._log_densities(X.astype(self._rows.dtype, copy=False))
+        logs = self._log_densities(_validate.in_precision_of(X, self._remembered().sample, "X"))
         return logs.astype(X.dtype, copy=False)
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -257,6 +257,39 @@ def test_rows_with_equal_values_warn_that_there_is_no_maximum():
         LocalComponentAnalysis(covariance="diag", max_iter=2000, tol=0.0).fit(np.repeat(X, 2, 0))
 
 
+def test_one_covariance_per_row_warns_of_a_collapse_too():
+    X = np.repeat(np.round(two_clusters(40, 2)), 3, axis=0)
+    with pytest.warns(ConvergenceWarning, match="no maximum"):
+        LocalComponentAnalysis(covariance="local", max_iter=300, tol=0.0).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("parameters", [{}, {"covariance": "low_rank", "rank": 1}], ids=str)
+def test_numbers_too_large_to_be_squared_say_so(parameters):
+    X = two_clusters(40, 2)
+    with pytest.raises(ValueError, match="overflow"):
+        LocalComponentAnalysis(**parameters).fit(1e200 * X)
+    fitted = LocalComponentAnalysis(max_iter=2, **parameters).fit(X.astype(np.float32))
+    with pytest.raises(ValueError, match="overflow in float32"):
+        fitted.score_samples(np.full((1, 2), 1e25, np.float32))
+    for method in (fitted.score_samples, fitted.partial_fit):
+        with pytest.raises(ValueError, match="out of the range of float32"):
+            method(np.full((2, 2), 1e60))
+
+
+def test_one_feature_is_of_low_rank():
+    X = two_clusters(40, 1)
+    found = LocalComponentAnalysis(covariance="low_rank", rank=1).fit(X).covariance_
+    np.testing.assert_array_equal(found, LocalComponentAnalysis().fit(X).covariance_)
+
+
+@pytest.mark.parametrize("max_iter", [1, 5, 60])
+def test_a_search_keeps_to_its_iterations(max_iter):
+    fitted = LocalComponentAnalysis(gaussian="search", max_iter=max_iter, tol=0.0).fit(with_noise())
+    assert fitted.n_iter_ <= max_iter
+    assert np.all(np.diff(fitted.history_["seconds"]) >= 0)
+
+
 # As a density, a transformer, on-line
 
 
