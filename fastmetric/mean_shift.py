@@ -63,7 +63,8 @@ class MeanShift(ClusterMixin, BaseEstimator):
     log_densities_ : ndarray of shape (n_clusters,)
         The log densities at the centres.
     log_density_bounds_ : ndarray of shape (n_clusters, 2)
-        Certified bounds of the true ones.
+        Certified bounds of the true ones, of rows and centres as they are after the bandwidth's
+        map, which rounds them; a number as bandwidth has none.
     gradient_norms_ : ndarray of shape (n_clusters,)
         Bandwidth times length of the gradient of the log density at the centres, by exact sums.
     bandwidth_ : float or ndarray
