@@ -231,13 +231,15 @@ class LocalComponentAnalysis(
             first = not hasattr(self, "components_")
             X = _validate.unlabelled_data(self, X, least_rows=2 if first else 1, first=first)
             self._check_parameters(None, X.shape[1])
-            size, rng = self.n_neighbors or NEIGHBOURS, check_random_state(self.random_state)
+            size = self.n_neighbors or NEIGHBOURS
             if first:
                 moments = local_em.mean_and_covariance(X, self.n_jobs)
+                rng = check_random_state(self.random_state)
                 seen, places = local_online.first_seen(X, size, rng, moments)
             else:
                 before = self._remembered()
                 X = _validate.in_precision_of(X, before.sample, "X")
+                rng = local_online.generator(self.random_state, before.n)
                 seen, places = local_online.joined(before, X, size, rng, self.n_jobs)
             problem = Problem(
                 X, self._shape, self._given_penalty(), self.n_jobs, moments=(seen.mean, seen.cov)

@@ -195,7 +195,8 @@ class MeanShift(ClusterMixin, BaseEstimator):
         _validate.flag("cluster_all", self.cluster_all)
         _validate.integer("min_bin_freq", self.min_bin_freq, 1)
         _validate.integer("max_iter", self.max_iter, 1)
-        _validate.tolerances(self.rtol, self.tol)
+        _validate.tolerances(self.rtol, 0.0)
+        _validate.number("tol", self.tol)
         _validate.jobs(self.n_jobs)
 
     def _choose_bandwidth(self, X: np.ndarray) -> float | np.ndarray:

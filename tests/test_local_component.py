@@ -370,6 +370,23 @@ def test_the_sample_of_rows_bit_by_bit_is_one_of_all():
     assert abs(kept.mean() - 2000) < 231
 
 
+def test_the_sample_does_not_depend_on_the_places_of_rows_in_their_parts():
+    online = LocalComponentAnalysis(n_neighbors=400, nu=1.0, random_state=0)
+    part = np.column_stack([np.arange(100.0), np.random.default_rng(0).standard_normal(100)])
+    for _ in range(40):
+        online.partial_fit(part)
+    # Of 100 places 400 random rows of all 4000 miss few: 0.9^40 of them.
+    assert len(np.unique(online._remembered().sample[:, 0])) > 90
+
+
+def test_a_sample_that_may_grow_later_stays_one_of_all_rows():
+    X = np.column_stack([np.arange(4000.0), np.random.default_rng(0).standard_normal(4000)])
+    online = LocalComponentAnalysis(n_neighbors=100, nu=1.0, random_state=0)
+    online.partial_fit(X[:2000]).set_params(n_neighbors=1000).partial_fit(X[2000:])
+    kept = online._remembered().sample[:, 0]
+    assert np.mean(kept < 2000) == pytest.approx(0.5, abs=0.25)  # of 100: 5 deviations
+
+
 def test_the_penalty_is_chosen_for_rows_held_out():
     rng = np.random.default_rng(0)
     X, new = (rng.standard_normal((n, 12)) * np.r_[np.ones(3), np.full(9, 0.05)] for n in (60, 500))
