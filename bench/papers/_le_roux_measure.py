@@ -232,7 +232,7 @@ def losses(parts: Parts, nu: float, setting: Setting | None, seed: int) -> tuple
 
 
 def nu_of(parts: Parts) -> float:
-    """Return the nu of a full kernel that foretells the test rows best: one for all settings."""
+    """Return the nu of a full kernel that foretells validation rows best: one for all settings."""
 
     def value(nu: float) -> float:
         return quietly(lambda: local(nu=nu, **_SEARCH).fit(parts.train)).score(parts.validation)
