@@ -245,7 +245,9 @@ class LocalComponentAnalysis(
                 X, self._shape, self._given_penalty(), self.n_jobs, moments=(seen.mean, seen.cov)
             )
             batches = Batches(self.batch_size or ONLINE_BATCH, size, self.discount)
-            model, local, value = local_online.learnt(problem, seen, places, batches)
+            # The first kernel is as wide as the data: no direction is any more Gaussian than local.
+            start = problem.start() if first else problem.model(seen.local)
+            model, local, value = local_online.learnt(problem, start, seen, places, batches)
             self._set_model(model, seen.mean, problem.rows(model, seen.sample))
             self._seen = tuple(seen._replace(local=local))
             step = Step(model.q, value, problem.objective(model, value), 0.0)

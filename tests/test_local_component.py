@@ -358,6 +358,16 @@ def test_rows_bit_by_bit_come_near_to_a_fit_to_as_many_neighbours():
     assert again.score(new) == pytest.approx(before, abs=0.05)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_on_line_all_directions_begin_local(seed):
+    X = with_noise(300, seed)
+    online = LocalComponentAnalysis(gaussian=True, batch_size=300, discount=0.0, nu=1e-3)
+    batch = LocalComponentAnalysis(gaussian=True, max_iter=1, nu=1e-3).fit(X)
+    online.partial_fit(X)  # one batch of all rows: an iteration
+    assert online.n_local_ == batch.n_local_
+    np.testing.assert_allclose(online.covariance_, batch.covariance_, rtol=1e-9)
+
+
 def test_the_sample_of_rows_bit_by_bit_is_one_of_all():
     X = np.arange(4000.0)[:, None] + np.zeros(2)
     X[:, 1] = np.random.default_rng(0).standard_normal(4000)

@@ -75,7 +75,7 @@ def joined(
 
 
 def learnt(
-    problem: Problem, seen: Seen, places: np.ndarray, batches: Batches
+    problem: Problem, start: LocalModel, seen: Seen, places: np.ndarray, batches: Batches
 ) -> tuple[LocalModel, np.ndarray, float]:
     """Return the model after the rows of `problem`, its covariance, and their log-likelihood.
 
@@ -83,8 +83,7 @@ def learnt(
     a sweep is as many rows as the sample has. The likelihood is the mean under the models on
     the way.
     """
-    X, local, total = problem.X, seen.local, 0.0
-    model = problem.model(local)
+    X, local, model, total = problem.X, seen.local, start, 0.0
     for first in range(0, len(X), batches.size):
         rows = slice(first, first + batches.size)
         logs, new = expect_rows(problem, model, X[rows], seen.sample, places[rows])
