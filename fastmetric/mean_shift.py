@@ -80,8 +80,9 @@ class MeanShift(ClusterMixin, BaseEstimator):
     saddles, unless `fit` warns (in more than 8 dimensions, or along directions hardly curved, a
     saddle may go unnoticed). On the way there the density rises with every step, to within
     `rtol`. Approximate: which hill a row near a divide belongs to. Steps are lengthened, by a
-    quarter of a bandwidth at most, where that raises the density, and trajectories that come
-    within 0.05 bandwidths of where a higher one has been go on as one.
+    quarter of a bandwidth at most, where that raises the density. Trajectories that come into a
+    cell, 0.05 bandwidths wide, where a higher one has been go on as one, and so do rows that begin
+    in one cell; in `predict`, too, where the rows of one call meet each other only.
 
     With `seeds` or `bin_seeding` the other rows, and those of `predict`, go to the nearest centre;
     without, to the centre nearest to where they climb.
