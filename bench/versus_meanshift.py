@@ -98,7 +98,7 @@ def _sizes(n: int) -> str:
 def _found(model: Any, y: np.ndarray) -> str:
     """Return how many clusters there are, and how far they agree with the true ones."""
     score = adjusted_rand_score(y, model.labels_)
-    return f"{len(model.cluster_centers_)} clusters, Rand index {score:.3f}"
+    return f"{len(model.cluster_centers_)} clusters, adjusted Rand index {score:.3f}"
 
 
 CASES = {"every row": every_row, "seeded": seeded, "growth": growth}

@@ -186,7 +186,8 @@ class LocalFit:
             )
             for step in steps
         ]
-        return Outcome(model, moved, converged, interrupted)
+        converged &= outcome.converged
+        return Outcome(model, moved, converged, interrupted, outcome.collapsed)
 
     def _set_model(self, model: LocalModel, mean: np.ndarray, rows: np.ndarray) -> None:
         """Set what describes the density, with kernels around rows in its coordinates (n, D)."""
@@ -222,7 +223,10 @@ class LocalFit:
                 self.n_jobs,
             )
         if self._roots is None:
-            return self._density.log_densities(X, self._label)
+            W = self._density.coordinates(X)
+            if self.n_local_:
+                _validate.squarable(W[:, : self.n_local_], "X")
+            return self._density.log_densities(W, self._label)
         W = np.subtract(X, self.mean_, dtype=np.float64) @ self._B.T
         kernels = Kernels(self._rows.astype(np.float64), self._roots)
         log_sums = kernels.log_sums(W, False, self.n_jobs, self._label)

@@ -67,7 +67,8 @@ def kernel_sums(
     log_sums : ndarray of shape (n_queries,)
         The logs; -inf where no kernel reaches. float32 if `X` is.
     log_lower, log_upper : ndarray of shape (n_queries,)
-        Only with `return_bounds`: the true log sums lie between them.
+        Only with `return_bounds`: the true log sums lie between them. With a vector or a matrix
+        as bandwidth these are of rows after its map, which rounds them.
 
     Examples
     --------

@@ -231,18 +231,23 @@ class LocalComponentAnalysis(
             first = not hasattr(self, "components_")
             X = _validate.unlabelled_data(self, X, least_rows=2 if first else 1, first=first)
             self._check_parameters(None, X.shape[1])
-            size, rng = self.n_neighbors or NEIGHBOURS, check_random_state(self.random_state)
+            size = self.n_neighbors or NEIGHBOURS
             if first:
                 moments = local_em.mean_and_covariance(X, self.n_jobs)
+                rng = check_random_state(self.random_state)
                 seen, places = local_online.first_seen(X, size, rng, moments)
             else:
-                X = X.astype(self._rows.dtype, copy=False)
-                seen, places = local_online.joined(self._remembered(), X, size, rng, self.n_jobs)
+                before = self._remembered()
+                X = _validate.in_precision_of(X, before.sample, "X")
+                rng = local_online.generator(self.random_state, before.n)
+                seen, places = local_online.joined(before, X, size, rng, self.n_jobs)
             problem = Problem(
                 X, self._shape, self._given_penalty(), self.n_jobs, moments=(seen.mean, seen.cov)
             )
             batches = Batches(self.batch_size or ONLINE_BATCH, size, self.discount)
-            model, local, value = local_online.learnt(problem, seen, places, batches)
+            # The first kernel is as wide as the data: no direction is any more Gaussian than local.
+            start = problem.start() if first else problem.model(seen.local)
+            model, local, value = local_online.learnt(problem, start, seen, places, batches)
             self._set_model(model, seen.mean, problem.rows(model, seen.sample))
             self._seen = tuple(seen._replace(local=local))
             step = Step(model.q, value, problem.objective(model, value), 0.0)
@@ -282,7 +287,7 @@ class LocalComponentAnalysis(
         """
         check_is_fitted(self)
         X = _validate.query_data(self, X)
-        logs = self._log_densities(X.astype(self._rows.dtype, copy=False))
+        logs = self._log_densities(_validate.in_precision_of(X, self._remembered().sample, "X"))
         return logs.astype(X.dtype, copy=False)
 
     def score(self, X: Any, y: Any = None) -> float:

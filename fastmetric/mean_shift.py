@@ -63,7 +63,8 @@ class MeanShift(ClusterMixin, BaseEstimator):
     log_densities_ : ndarray of shape (n_clusters,)
         The log densities at the centres.
     log_density_bounds_ : ndarray of shape (n_clusters, 2)
-        Certified bounds of the true ones.
+        Certified bounds of the true ones, of rows and centres as they are after the bandwidth's
+        map, which rounds them; a number as bandwidth has none.
     gradient_norms_ : ndarray of shape (n_clusters,)
         Bandwidth times length of the gradient of the log density at the centres, by exact sums.
     bandwidth_ : float or ndarray
@@ -79,8 +80,9 @@ class MeanShift(ClusterMixin, BaseEstimator):
     saddles, unless `fit` warns (in more than 8 dimensions, or along directions hardly curved, a
     saddle may go unnoticed). On the way there the density rises with every step, to within
     `rtol`. Approximate: which hill a row near a divide belongs to. Steps are lengthened, by a
-    quarter of a bandwidth at most, where that raises the density, and trajectories that come
-    within 0.05 bandwidths of where a higher one has been go on as one.
+    quarter of a bandwidth at most, where that raises the density. Trajectories that come into a
+    cell, 0.05 bandwidths wide, where a higher one has been go on as one, and so do rows that begin
+    in one cell; in `predict`, too, where the rows of one call meet each other only.
 
     With `seeds` or `bin_seeding` the other rows, and those of `predict`, go to the nearest centre;
     without, to the centre nearest to where they climb.
@@ -194,7 +196,8 @@ class MeanShift(ClusterMixin, BaseEstimator):
         _validate.flag("cluster_all", self.cluster_all)
         _validate.integer("min_bin_freq", self.min_bin_freq, 1)
         _validate.integer("max_iter", self.max_iter, 1)
-        _validate.tolerances(self.rtol, self.tol)
+        _validate.tolerances(self.rtol, 0.0)
+        _validate.number("tol", self.tol)
         _validate.jobs(self.n_jobs)
 
     def _choose_bandwidth(self, X: np.ndarray) -> float | np.ndarray:

@@ -257,6 +257,39 @@ def test_rows_with_equal_values_warn_that_there_is_no_maximum():
         LocalComponentAnalysis(covariance="diag", max_iter=2000, tol=0.0).fit(np.repeat(X, 2, 0))
 
 
+def test_one_covariance_per_row_warns_of_a_collapse_too():
+    X = np.repeat(np.round(two_clusters(40, 2)), 3, axis=0)
+    with pytest.warns(ConvergenceWarning, match="no maximum"):
+        LocalComponentAnalysis(covariance="local", max_iter=300, tol=0.0).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("parameters", [{}, {"covariance": "low_rank", "rank": 1}], ids=str)
+def test_numbers_too_large_to_be_squared_say_so(parameters):
+    X = two_clusters(40, 2)
+    with pytest.raises(ValueError, match="overflow"):
+        LocalComponentAnalysis(**parameters).fit(1e200 * X)
+    fitted = LocalComponentAnalysis(max_iter=2, **parameters).fit(X.astype(np.float32))
+    with pytest.raises(ValueError, match="overflow in float32"):
+        fitted.score_samples(np.full((1, 2), 1e25, np.float32))
+    for method in (fitted.score_samples, fitted.partial_fit):
+        with pytest.raises(ValueError, match="out of the range of float32"):
+            method(np.full((2, 2), 1e60))
+
+
+def test_one_feature_is_of_low_rank():
+    X = two_clusters(40, 1)
+    found = LocalComponentAnalysis(covariance="low_rank", rank=1).fit(X).covariance_
+    np.testing.assert_array_equal(found, LocalComponentAnalysis().fit(X).covariance_)
+
+
+@pytest.mark.parametrize("max_iter", [1, 5, 60])
+def test_a_search_keeps_to_its_iterations(max_iter):
+    fitted = LocalComponentAnalysis(gaussian="search", max_iter=max_iter, tol=0.0).fit(with_noise())
+    assert fitted.n_iter_ <= max_iter
+    assert np.all(np.diff(fitted.history_["seconds"]) >= 0)
+
+
 # As a density, a transformer, on-line
 
 
@@ -325,6 +358,16 @@ def test_rows_bit_by_bit_come_near_to_a_fit_to_as_many_neighbours():
     assert again.score(new) == pytest.approx(before, abs=0.05)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_on_line_all_directions_begin_local(seed):
+    X = with_noise(300, seed)
+    online = LocalComponentAnalysis(gaussian=True, batch_size=300, discount=0.0, nu=1e-3)
+    batch = LocalComponentAnalysis(gaussian=True, max_iter=1, nu=1e-3).fit(X)
+    online.partial_fit(X)  # one batch of all rows: an iteration
+    assert online.n_local_ == batch.n_local_
+    np.testing.assert_allclose(online.covariance_, batch.covariance_, rtol=1e-9)
+
+
 def test_the_sample_of_rows_bit_by_bit_is_one_of_all():
     X = np.arange(4000.0)[:, None] + np.zeros(2)
     X[:, 1] = np.random.default_rng(0).standard_normal(4000)
@@ -335,6 +378,23 @@ def test_the_sample_of_rows_bit_by_bit_is_one_of_all():
     assert len(np.unique(kept)) == 400
     # A random sample of 400 has a mean within 4 standard errors, 231 = 4000 / sqrt(12 * 400) * 4.
     assert abs(kept.mean() - 2000) < 231
+
+
+def test_the_sample_does_not_depend_on_the_places_of_rows_in_their_parts():
+    online = LocalComponentAnalysis(n_neighbors=400, nu=1.0, random_state=0)
+    part = np.column_stack([np.arange(100.0), np.random.default_rng(0).standard_normal(100)])
+    for _ in range(40):
+        online.partial_fit(part)
+    # Of 100 places 400 random rows of all 4000 miss few: 0.9^40 of them.
+    assert len(np.unique(online._remembered().sample[:, 0])) > 90
+
+
+def test_a_sample_that_may_grow_later_stays_one_of_all_rows():
+    X = np.column_stack([np.arange(4000.0), np.random.default_rng(0).standard_normal(4000)])
+    online = LocalComponentAnalysis(n_neighbors=100, nu=1.0, random_state=0)
+    online.partial_fit(X[:2000]).set_params(n_neighbors=1000).partial_fit(X[2000:])
+    kept = online._remembered().sample[:, 0]
+    assert np.mean(kept < 2000) == pytest.approx(0.5, abs=0.25)  # of 100: 5 deviations
 
 
 def test_the_penalty_is_chosen_for_rows_held_out():

@@ -367,7 +367,7 @@ def test_too_few_steps_warn():
         ({"cluster_all": "yes"}, "cluster_all"),
         ({"max_iter": 0}, "max_iter"),
         ({"rtol": 1.0}, "rtol"),
-        ({"tol": -1.0}, "tol"),
+        ({"tol": -1.0}, "^tol should be"),
         ({"n_jobs": 0}, "n_jobs"),
     ],
 )

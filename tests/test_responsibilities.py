@@ -93,6 +93,9 @@ def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
     monkeypatch.setattr(Forest, "pays", lambda forest: True)
     assert isinstance(responsibilities._way(W, 2, None), Forest)
     found = among_all(W, 2)
+    monkeypatch.undo()
+    # One class: no walk over others, whose rows would all be faint.
+    assert isinstance(responsibilities._way(W, 2, None), Forest)
     monkeypatch.setattr(Forest, "pays", lambda forest: False)
     expected = among_all(W, 2)
     tolerance = 1e-11 if dtype == np.float64 else 1e-3

@@ -192,6 +192,16 @@ def test_what_a_node_contributes_covers_its_error_only_once():
             assert np.all(np.abs(np.expm1(got - exact)) <= rtol)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+@pytest.mark.parametrize("gap", [2.5, 3.9])  # 2 is the tolerance, 4 is twice as much
+def test_what_is_certain_to_come_is_spent_only_once(kernel, gap):
+    # One point is nearer: as a constant, the node is off by half the gap, nearly all of it.
+    rtol, h = 1e-3, 1.0
+    X = np.full((2000, 1), 1 + gap * rtol)
+    X[0] = 1.0
+    check(Case(X, None, np.zeros((1, 1)), kernel, h, rtol, 0.0, "tree"))
+
+
 def test_a_node_is_never_narrower_than_its_children():
     """Else a node could have a series made of a child's that was left out as too wide."""
     rng = np.random.default_rng(0)

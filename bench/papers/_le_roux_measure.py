@@ -21,7 +21,7 @@ from fastmetric import LocalComponentAnalysis
 from fastmetric.learn.local_nu import best_nu, gaussian_nu, range_of_nu
 
 _CONTRASTS = ("logcosh", "exp", "cube")
-_NEIGHBORS = 10  # of the graph that is cut
+_NEIGHBORS = 10  # of the graph that is cut: our choice, see _le_roux_data
 _SEARCH = {"tol": 1e-2}  # of the fits that nu is chosen by
 
 
@@ -232,7 +232,7 @@ def losses(parts: Parts, nu: float, setting: Setting | None, seed: int) -> tuple
 
 
 def nu_of(parts: Parts) -> float:
-    """Return the nu of a full kernel that foretells the test rows best: one for all settings."""
+    """Return the nu of a full kernel that foretells validation rows best: one for all settings."""
 
     def value(nu: float) -> float:
         return quietly(lambda: local(nu=nu, **_SEARCH).fit(parts.train)).score(parts.validation)

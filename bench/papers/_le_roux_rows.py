@@ -19,9 +19,9 @@ LEGENDS = {
         "rotation. The paper shows a picture.",
     ),
     3: (
-        "Clustering accuracy in percent after spectral clustering (10 nearest neighbours), mean ± "
-        "standard error over the runs. The paper has curves, of 100 runs, no numbers. Its NGCA is "
-        "left out.",
+        "Clustering accuracy in percent after spectral clustering (10 nearest neighbours, our "
+        "choice), mean ± standard error over the runs. The paper has curves, of 100 runs, no "
+        "numbers. Its NGCA is left out.",
         "FastICA: the first two components by deflation, with the best of three contrasts.",
         "local: directions that are not Gaussian; there are 2 and the noise.",
     ),

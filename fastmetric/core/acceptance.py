@@ -17,6 +17,8 @@ from fastmetric.core.kernels import BIWEIGHT, COSINE, EXPONENTIAL, GAUSSIAN, LIN
 from fastmetric.core.nodes import WIDEST
 
 OPEN, CONSTANT, CENTROID, SERIES = 0, 1, 2, 3  # what is done with a node
+# A node whose radius is WIDEST, but for rounding, has no series.
+_WIDEST = WIDEST * (1 - SLACK)
 _LEAST_SHARE = 0.005  # of what is left over, for a node of however little weight
 
 
@@ -97,7 +99,7 @@ def judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         return OPEN, 0, 0.0
     inverse_h = np.sqrt(inverse_h2)
     radius = nodes.radii[node] * inverse_h
-    if radius > WIDEST:
+    if radius > _WIDEST:
         return OPEN, 0, 0.0
     center = center_distance(group.lower, group.upper, nodes.centers[node]) * inverse_h
     r = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
@@ -116,7 +118,7 @@ def crowd_degree(crowds, c, ref, rule, node, s_lo, allowed):
     nodes, inverse_h2 = ref.nodes, 2 * rule.factor
     inverse_h = np.sqrt(inverse_h2)
     own, radius = crowds.radii[c] * inverse_h, nodes.radii[node] * inverse_h
-    if radius > WIDEST or own > WIDEST:
+    if radius > _WIDEST or own > _WIDEST:
         return 0, 0.0
     center, sq = nodes.centers[node], 0.0
     for k in range(center.size):

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar
 
-from fastmetric.learn.linear import column_means, project
+from fastmetric.learn.linear import column_deviations, column_means, project
 
 LEAST_LOO = 1e-6  # lower bound of "loo", in units of the largest range of a feature
 
@@ -114,11 +114,9 @@ def gradient_bandwidth(X: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     1 for a feature that is constant, but for rounding.
     """
     n, d = X.shape
-    center = column_means(X, n_jobs)
-    deviations = np.sqrt(np.mean(np.square(X - center), axis=0, dtype=np.float64))
-    constant = deviations <= 1e3 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0)
+    deviations = column_deviations(X, column_means(X, n_jobs), n_jobs)
     widths = deviations * (4 / ((d + 4) * n)) ** (1 / (d + 6))
-    return np.where(constant, 1.0, widths)
+    return np.where(deviations == 0, 1.0, widths)
 
 
 def loo_bandwidth(

@@ -106,11 +106,12 @@ class Forest:
         queries = Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
         return _ClassGroups(c, first + tree.order, queries)
 
-    def _walks(self, c: int, label: str | None = None) -> tuple[Walk, Walk]:
-        """Return the walks of a class over its own tree and over the others."""
+    def _walks(self, c: int, label: str | None = None) -> tuple[Walk, ...]:
+        """Return the walks of a class over its own tree and over the others, if there are any."""
         roots = self.roots[:-1]
         own = Walk(self.reference, self._rule, roots[c : c + 1], False, True, self.n_jobs, label)
-        return own, own._replace(roots=np.delete(roots, c))
+        others = own._replace(roots=np.delete(roots, c))
+        return (own, others) if others.roots.size else (own,)
 
     def pays(self) -> bool:
         """Return whether the trees are faster than all pairs: by counts, from a few groups."""
@@ -123,8 +124,8 @@ class Forest:
         work = foreseen(groups, self.n_jobs)
         tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.nodes * _NODE
         tree += (work.fields * _FIELD + work.faint * _FAINT_ROW) * (d + 2)
-        # Every row of a probe was summed twice: own class and others.
-        asked = work.queries / 2
+        # A row of a probe was summed in every walk: own class and others.
+        asked = work.queries / len(groups[0].walks)
         tree += _POINT * n * asked / self.m
         # Rows of their own see every pair from one side only.
         return tree < n * asked * (_PAIR[0] + _PAIR[2] * d) * (1 if self._all else 2)

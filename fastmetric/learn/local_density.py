@@ -20,11 +20,14 @@ class LocalDensity:
         self.model, self.mean, self.rows, self.n_jobs = model, mean, rows, n_jobs
         self._sums: KernelSums | None = None
 
-    def log_densities(self, X: np.ndarray, label: str | None = None) -> np.ndarray:
-        """Return log p (m,) at rows X (m, D), float64; nothing is left out."""
+    def coordinates(self, X: np.ndarray) -> np.ndarray:
+        """Return rows X (m, D) in the coordinates of the model."""
+        return whitened(X, self.mean, self.model.B, self.n_jobs)
+
+    def log_densities(self, W: np.ndarray, label: str | None = None) -> np.ndarray:
+        """Return log p (m,) at rows of coordinates W (m, D), float64; nothing is left out."""
         q = self.model.q
-        W = whitened(X, self.mean, self.model.B, self.n_jobs)
-        log_means = np.zeros(len(X))
+        log_means = np.zeros(len(W))
         if q:
             if self._sums is None:
                 self._sums = KernelSums(self.rows, n_jobs=self.n_jobs)

@@ -105,7 +105,9 @@ def mean_and_covariance(X: np.ndarray, n_jobs: int | None) -> tuple[np.ndarray, 
     rest /= len(X)
     mean = center + rest
     cov = covariance(X, mean, n_jobs)
-    constant = np.diag(cov) <= (8 * np.finfo(X.dtype).eps * np.abs(mean)) ** 2
+    if not np.isfinite(cov).all():
+        raise ValueError("The variances of X overflow float64. Scale the features down.")
+    constant = np.sqrt(np.diag(cov)) <= 8 * np.finfo(X.dtype).eps * np.abs(mean)
     cov[constant] = 0
     cov[:, constant] = 0
     return mean, cov

@@ -97,6 +97,8 @@ def _axes(variances: np.ndarray, total: np.ndarray, *, spherical: bool) -> Local
 
 def _low_rank(local: np.ndarray, rank: int) -> np.ndarray:
     """Return V diag(e) Vᵀ + sigma² (I - V Vᵀ): leading eigenpairs, and the mean of the rest."""
+    if rank == len(local):  # one feature: there are no others
+        return local
     e, V = eigh(local)
     noise = e[:-rank].mean()
     V, e = V[:, -rank:], e[-rank:]

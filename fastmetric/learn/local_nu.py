@@ -74,7 +74,7 @@ def choose_nu(
             return -math.inf
         rows = np.ascontiguousarray(problem.rows(model)[:, : model.q])
         density = LocalDensity(model, problem.mean, rows, n_jobs)
-        return float(density.log_densities(held_out).mean())
+        return float(density.log_densities(density.coordinates(held_out)).mean())
 
     nu = best_nu(log_likelihood, *range_of_nu(X, n_jobs))
     return Penalty(nu, nu if total is None else total)

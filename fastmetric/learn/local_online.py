@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from fastmetric.learn.local_batches import Batches, expect_rows, mixed
 from fastmetric.learn.local_em import Problem, mean_and_covariance
@@ -19,6 +21,13 @@ class Seen(NamedTuple):
     cov: np.ndarray  # (D, D), divisor n
     local: np.ndarray  # (D, D): the local covariance, without its penalty
     sample: np.ndarray  # (N, D)
+
+
+def generator(random_state: Any, n: int) -> np.random.RandomState:
+    """Return what draws after n rows: a bare seed would draw the same for every part of them."""
+    if isinstance(random_state, Integral) and n:
+        return np.random.RandomState([int(random_state), n % 2**32])
+    return check_random_state(random_state)
 
 
 def first_seen(
@@ -48,9 +57,11 @@ def joined(
     count = seen.n + len(X)
     share, gap = len(X) / count, mean - seen.mean
     cov = (1 - share) * seen.cov + share * cov + share * (1 - share) * np.outer(gap, gap)
-    free = min(max(size - len(seen.sample), 0), len(X))
+    # A sample that rows are missing from already must not take in all new ones.
+    whole = len(seen.sample) == seen.n
+    free = min(max(size - len(seen.sample), 0), len(X)) if whole else 0
     source = np.concatenate([np.full(len(seen.sample), -1), np.arange(free)])  # -1: an old row
-    # Row number k of all replaces a random one of the sample with probability size / k.
+    # Row number k of all replaces a random one of the N in the sample with probability N / k.
     numbers = seen.n + 1 + np.arange(free, len(X))
     drawn = (rng.random_sample(len(numbers)) * numbers).astype(np.intp)
     replacing = np.flatnonzero(drawn < len(source))
@@ -64,7 +75,7 @@ def joined(
 
 
 def learnt(
-    problem: Problem, seen: Seen, places: np.ndarray, batches: Batches
+    problem: Problem, start: LocalModel, seen: Seen, places: np.ndarray, batches: Batches
 ) -> tuple[LocalModel, np.ndarray, float]:
     """Return the model after the rows of `problem`, its covariance, and their log-likelihood.
 
@@ -72,8 +83,7 @@ def learnt(
     a sweep is as many rows as the sample has. The likelihood is the mean under the models on
     the way.
     """
-    X, local, total = problem.X, seen.local, 0.0
-    model = problem.model(local)
+    X, local, model, total = problem.X, seen.local, start, 0.0
     for first in range(0, len(X), batches.size):
         rows = slice(first, first + batches.size)
         logs, new = expect_rows(problem, model, X[rows], seen.sample, places[rows])
