@@ -40,7 +40,7 @@ class Plan(NamedTuple):
     auto_sizes: tuple[int, ...]  # of the grid for "auto"
 
 
-FULL = Plan(n=100_000, repeats=2, auto_sizes=(5_000, 20_000))
+FULL = Plan(n=100_000, repeats=4, auto_sizes=(5_000, 20_000))
 QUICK = Plan(n=5_000, repeats=2, auto_sizes=(5_000,))
 _AUTO_SCALES = (0.1, 1.0, 30.0)
 _AUTO_REPEATS = 3

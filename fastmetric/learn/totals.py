@@ -20,7 +20,7 @@ from fastmetric.core.tree import Tree
 # A total below this has lost terms to underflow: it is taken relative to its largest term.
 FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
 _UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
-_GROUPS = 32  # of queries in a task
+_GROUPS = 64  # of queries in a task
 # Groups that are looked at to foresee the work: this many at least and at most, and between
 # them one in so many, that looking may cost only a few per cent of what it saves.
 _PROBES, _PROBE_SHARE = (4, 12), 20
