@@ -5,7 +5,6 @@ Published next to measured. python -m bench.papers.der [--quick] [--case NAME ..
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 
 from bench._setup import Split, UnavailableError, clock
-from bench.papers import _der_pictures, _der_rows
+from bench.papers import _command, _der_pictures, _der_rows
 from bench.papers._der_data import TASKS, Task, inputs, one_split, raw_splits
 from bench.papers._der_rows import Row
 from fastmetric import NCA, KDTree, LatentCoincidenceAnalysis, LatentCoincidenceClassifier
@@ -278,29 +277,17 @@ CASES = {"table": table, "mixtures": mixtures, "plane": plane, "dimensions": dim
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the cases, print a table and save the pictures of each."""
-    parser = argparse.ArgumentParser(prog="python -m bench.papers.der", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer splits, sets and rows")
-    parser.add_argument(
-        "--case", action="append", choices=CASES, help="only this case; may be given again"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("papers-figures"),
-        metavar="FOLDER",
-        help="where the pictures go (papers-figures in the current folder)",
-    )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, too")
+    parser = _command.options_of("der", __doc__, "fewer splits, sets and rows")
+    _command.add_cases(parser, CASES)
     options = parser.parse_args(arguments)
-    plan, sections = QUICK if options.quick else FULL, []
-    for name in options.case or CASES:
-        print(f"{name} ...", file=sys.stderr, flush=True)
+    plan = QUICK if options.quick else FULL
+
+    def tables(name: str) -> tuple[str, str, str]:
         rows = list(CASES[name](plan, options.out))
         legend = _der_rows.BY_CLASS if name == "mixtures" else _der_rows.BY_NEIGHBOURS
-        print(f"{name}\n\n{_der_rows.plain(rows, legend)}\n", flush=True)
-        sections.append(f"## {name}\n\n{_der_rows.markdown(rows)}\n")
-        if options.markdown:  # after every case: the next one may take long
-            options.markdown.write_text("\n".join(sections))
+        return name, _der_rows.plain(rows, legend), _der_rows.markdown(rows)
+
+    _command.run(options.case or CASES, tables, options.markdown)
 
 
 if __name__ == "__main__":

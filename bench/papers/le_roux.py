@@ -5,7 +5,6 @@ python -m bench.papers.le_roux [--quick] [--figure N ...] [--runs N] [--out FOLD
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bench._setup import UnavailableError
+from bench.papers import _command, _le_roux_rows
 from bench.papers import _le_roux_measure as measure
 from bench.papers import _le_roux_pictures as pictures
-from bench.papers import _le_roux_rows
 from bench.papers._le_roux_data import CLUSTERS, TEXT, text_points, usps_parts
 from bench.papers._le_roux_measure import Setting
 from bench.papers._le_roux_rows import Row, published_6
@@ -142,18 +141,20 @@ FIGURES = {1: figure_1, 3: figure_3, 4: figure_4, 5: figure_5, 6: figure_6}
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the figures, print a table and save the picture of each."""
-    options = _options(arguments)
+    parser = _command.options_of("le_roux", __doc__, "small and few: minutes")
+    parser.add_argument("--figure", type=int, action="append", choices=FIGURES, metavar="N")
+    parser.add_argument("--runs", type=int, help="instead of the plan's, for every figure")
+    options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL
     if options.runs:
         plan = plan._replace(runs=dict.fromkeys(FIGURES, options.runs))
-    sections = []
-    for number in options.figure or FIGURES:
-        print(f"figure {number} ...", file=sys.stderr, flush=True)
+
+    def tables(number: int) -> tuple[str, str, str]:
         rows = list(_told(partial(FIGURES[number], plan, options.out)))
-        print(f"Figure {number}\n\n{_le_roux_rows.plain(number, rows)}\n", flush=True)
-        sections.append(f"## Figure {number}\n\n{_le_roux_rows.markdown(number, rows)}\n")
-        if options.markdown:  # after every figure: the next one may take long
-            options.markdown.write_text("\n".join(sections))
+        plain = _le_roux_rows.plain(number, rows)
+        return f"Figure {number}", plain, _le_roux_rows.markdown(number, rows)
+
+    _command.run(options.figure or FIGURES, tables, options.markdown)
 
 
 def _told(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
@@ -164,23 +165,6 @@ def _told(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
             yield row
     except UnavailableError as error:
         yield Row("", "", "", note=f"not run: {error}")
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    """Return the command line, parsed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.papers.le_roux", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small and few: two minutes")
-    parser.add_argument("--figure", type=int, action="append", choices=FIGURES, metavar="N")
-    parser.add_argument("--runs", type=int, help="instead of the plan's, for every figure")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("papers-figures"),
-        metavar="FOLDER",
-        help="where the pictures go (papers-figures in the current folder)",
-    )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, too")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

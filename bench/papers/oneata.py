@@ -5,8 +5,6 @@ python -m bench.papers.oneata [--quick] [--case NAME ...] [--out FOLDER] [--mark
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any, NamedTuple
 from sklearn.decomposition import PCA
 
 from bench._setup import Split, UnavailableError
-from bench.papers import _oneata_pictures, _oneata_rows
+from bench.papers import _command, _oneata_pictures, _oneata_rows
 from bench.papers._oneata_measure import (
     Variant,
     digits,
@@ -180,34 +178,16 @@ CASES = {"small": small, "large": large, "covertype": covertype, "projections": 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the cases, print a table and save the pictures of each."""
-    options = _options(arguments)
+    parser = _command.options_of("oneata", __doc__, "fewer splits, USPS only, minutes")
+    _command.add_cases(parser, CASES)
+    options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL
-    sections = []
-    for name in options.case or CASES:
-        print(f"{name} ...", file=sys.stderr, flush=True)
+
+    def tables(name: str) -> tuple[str, str, str]:
         rows = list(CASES[name](plan, options.out))
-        print(f"{name}\n\n{_oneata_rows.plain(rows)}\n", flush=True)
-        sections.append(f"## {name}\n\n{_oneata_rows.markdown(rows)}\n")
-        if options.markdown:  # after every case: the next one may take long
-            options.markdown.write_text("\n".join(sections))
+        return name, _oneata_rows.plain(rows), _oneata_rows.markdown(rows)
 
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    """Return the command line, parsed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.papers.oneata", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer splits, USPS only, minutes")
-    parser.add_argument(
-        "--case", action="append", choices=CASES, help="only this case; may be given again"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("papers-figures"),
-        metavar="FOLDER",
-        help="where the pictures go (papers-figures in the current folder)",
-    )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, too")
-    return parser.parse_args(arguments)
+    _command.run(options.case or CASES, tables, options.markdown)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ python -m bench.papers.vincent [--quick] [--case NAME ...] [--out FOLDER] [--mar
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +15,7 @@ from sklearn.svm import SVC
 
 from bench import _report
 from bench._setup import UnavailableError, clock, customary_split
-from bench.papers import _vincent_pictures
+from bench.papers import _command, _vincent_pictures
 from bench.papers._vincent_spiral import Spiral, chosen_by_validation, draw_spiral
 from fastmetric import DensityClassifier, KernelDensity, ManifoldParzen
 
@@ -300,46 +298,27 @@ _LEGEND = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the cases, print a table and save the pictures of each."""
-    options = _options(arguments)
+    parser = _command.options_of("vincent", __doc__, "fewer seeds and grids, minutes")
+    _command.add_cases(parser, CASES)
+    options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL
-    sections = []
-    for name in options.case or CASES:
-        print(f"{name} ...", file=sys.stderr, flush=True)
+
+    def tables(name: str) -> tuple[str, str, str]:
         try:
             rows = list(CASES[name](plan, options.out))
         except UnavailableError as error:
             rows = [Row(name, f"not run: {error}", "-")]
         lines = _report.without_empty_columns([_HEADINGS, *rows])
         table = _report.aligned(lines, left=_TEXT)
-        print("\n".join([name, "", _report.machine(), "", table, "", *_LEGEND, ""]), flush=True)
-        sections.append(_markdown(name, lines))
-        if options.markdown:  # after every case: the next one may take long
-            options.markdown.write_text("\n".join(sections))
+        return name, "\n".join([_report.machine(), "", table, "", *_LEGEND]), _markdown(lines)
+
+    _command.run(options.case or CASES, tables, options.markdown)
 
 
-def _markdown(name: str, lines: Sequence[Sequence[str]]) -> str:
+def _markdown(lines: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     rule = ["---"] * len(lines[0])
-    body = "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
-    return f"## {name}\n\n{body}\n"
-
-
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    """Return the command line, parsed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.papers.vincent", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer seeds and grids, minutes")
-    parser.add_argument(
-        "--case", action="append", choices=CASES, help="only this case; may be given again"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("papers-figures"),
-        metavar="FOLDER",
-        help="where the pictures go (papers-figures in the current folder)",
-    )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, too")
-    return parser.parse_args(arguments)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
 
 
 if __name__ == "__main__":
