@@ -21,8 +21,7 @@ class Crowds(NamedTuple):
 
     firsts: np.ndarray  # (k,), of the groups
     lasts: np.ndarray
-    parents: np.ndarray  # (k,), -1 for the first
-    levels: np.ndarray  # (k,): how often halved
+    levels: np.ndarray  # (k,): how often halved; 0: a crowd with no larger one
     lower: np.ndarray  # (k, d), the boxes
     upper: np.ndarray
     centers: np.ndarray  # (k, d), their middles
@@ -39,7 +38,6 @@ def make_crowds(queries, first, last, together):
     crowds = Crowds(
         np.empty(k, np.int64),
         np.empty(k, np.int64),
-        np.empty(k, np.int64),
         np.zeros(k, np.int64),
         np.empty((k, d)),
         np.empty((k, d)),
@@ -52,7 +50,7 @@ def make_crowds(queries, first, last, together):
         _halve(crowds, first, last)
     else:
         for c in range(k):
-            crowds.firsts[c], crowds.lasts[c], crowds.parents[c] = first + c, first + c + 1, -1
+            crowds.firsts[c], crowds.lasts[c] = first + c, first + c + 1
     for c in range(k - 1, -1, -1):
         if crowds.lasts[c] - crowds.firsts[c] == 1:
             _box_group(crowds, c, queries)
@@ -72,7 +70,7 @@ def make_crowds(queries, first, last, together):
 @compiled
 def _halve(crowds, first, last):
     """Lay out the ranges."""
-    crowds.firsts[0], crowds.lasts[0], crowds.parents[0] = first, last, -1
+    crowds.firsts[0], crowds.lasts[0] = first, last
     for c in range(crowds.firsts.size):
         first, last = crowds.firsts[c], crowds.lasts[c]
         if last - first > 1:
@@ -81,7 +79,7 @@ def _halve(crowds, first, last):
             crowds.firsts[left], crowds.lasts[left] = first, middle
             crowds.firsts[right], crowds.lasts[right] = middle, last
             for half in (left, right):
-                crowds.parents[half], crowds.levels[half] = c, crowds.levels[c] + 1
+                crowds.levels[half] = crowds.levels[c] + 1
 
 
 @compiled

@@ -100,7 +100,7 @@ def _pull_group(group, ref, cols, rule, pulling, path, targets):
 def _gather(queries, ref, rule, sources, crowds):
     """Return the moments of the strengths around the middle of every crowd; none if not needed."""
     count, size = crowds.firsts.size, ref.nodes.coefficients.shape[1]
-    if count == 1 or size == 0 or crowds.parents[count - 1] < 0:
+    if size == 0 or crowds.levels[count - 1] == 0:
         return np.empty((0, 0))
     moments, series, inverse_h = np.zeros((count, size)), ref.series, np.sqrt(2 * rule.factor)
     for c in range(count - 1, -1, -1):

@@ -267,7 +267,7 @@ def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
         level, up, local = crowds.levels[c], np.int64(-1), fields[crowds.levels[c]]
         pending, ledger = roots, Ledger(0.0, 0.0, ref.nodes.weights[roots].sum())
         local[:] = 0
-        if crowds.parents[c] >= 0:
+        if level > 0:
             up = walkers[level - 1]
         single = crowds.lasts[c] - crowds.firsts[c] == 1
         if not single and up >= 0 and crowds.radii[c] > _NARROWER * crowds.radii[up]:
