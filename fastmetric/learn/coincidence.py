@@ -17,6 +17,7 @@ from fastmetric.core.coincidence import Pairs, pull, search_scales, weigh
 from fastmetric.learn.linear import column_means, project
 
 _WORK = 4e6  # pairs times dimensions in a block
+_TRIALS = 60  # what a pair costs in a search of length scales, in dimensions
 START_NOISE = 0.5  # sigma^2 to begin with, in units of kappa^2 / p
 _HALVINGS = 12  # of the start's scale, either way
 
@@ -91,7 +92,7 @@ class Coincidence:
         def task(rows: tuple[int, int]) -> float:
             return search_scales(self.pairs, q, self.kappa_sq, noise, p, *rows)
 
-        return sum(engine.run(task, self._blocks(p), n_jobs=self.n_jobs))
+        return sum(engine.run(task, self._blocks(_TRIALS), n_jobs=self.n_jobs))
 
     def scatter(self) -> np.ndarray:
         """Return S = sum delta delta^T over all pairs, (D, D)."""
@@ -106,9 +107,9 @@ class Coincidence:
         values = [self.log_likelihood(one, noise) for one in maps]
         return maps[int(np.argmax(values))]
 
-    def _blocks(self, p: int) -> list[tuple[int, int]]:
-        """Return ranges of rows with about the same work, a function of pairs and p alone."""
-        work = (self.pairs.starts + self.pairs.back_starts) * p
+    def _blocks(self, cost: int) -> list[tuple[int, int]]:
+        """Return ranges of rows with about the same work, a function of pairs and `cost` alone."""
+        work = (self.pairs.starts + self.pairs.back_starts) * cost
         pieces = max(1, int(work[-1] / _WORK))
         cuts = np.searchsorted(work, np.linspace(0, work[-1], pieces + 1)[1:-1])
         ends = np.unique([0, *cuts.tolist(), len(self.X)])
