@@ -256,6 +256,16 @@ def test_an_unknown_class_is_named_and_changes_nothing(iris):
         NCA(2).partial_fit(X, y, classes=["setosa", "versicolor"])
 
 
+def test_classes_cannot_change_later(iris):
+    X, y = iris
+    nca = NCA(2, init="pca").partial_fit(X, y)
+    before = _fitted(nca)
+    with pytest.raises(ValueError, match=r"classes=\['setosa'\] are not those"):
+        nca.partial_fit(X, y, classes=["setosa"])
+    assert _fitted(nca) == before
+    nca.partial_fit(X, y, classes=np.unique(y)[::-1])
+
+
 def test_one_class_is_too_few_to_begin_with(iris):
     X, y = iris
     for classes in (None, np.unique(y)):
