@@ -19,7 +19,7 @@ from fastmetric.core.borrowed import borrowed
 from fastmetric.core.crowds import halves, make_crowds
 from fastmetric.core.exp import exp
 from fastmetric.core.expansion import add_shifted_moments, add_slope, hand_down, translate
-from fastmetric.core.fields import HERMITE, TAYLOR, add_moments, contracted, half_sq_norms
+from fastmetric.core.fields import HERMITE, TAYLOR, add_moments, contracted, fill, half_sq_norms
 from fastmetric.core.groups import distance_tile, make_group, place
 from fastmetric.core.kernels import GAUSSIAN, smooth_fall
 
@@ -114,7 +114,8 @@ def _gather(queries, ref, rule, sources, crowds):
         start, stop = queries.starts[g], queries.stops[g]
         weights = _weights(-sources.log_totals[start:stop], sources.strengths[start:stop])
         place(group, rule, crowds.centers[c])
-        add_moments(series, series.degree, weights, group.v, TAYLOR, group.scratch, moments[c])
+        fill(series, series.degree, group.v, TAYLOR, group.scratch)
+        add_moments(series, series.degree, weights, TAYLOR, group.scratch, moments[c])
     return moments
 
 
@@ -134,8 +135,9 @@ def _pull_local(group, ref, rule, center, local, pulling):
     place(group, rule, center)
     weights, h = _weights(pulling.lifts, pulling.powers), 1 / np.sqrt(2 * rule.factor)
     series, mine = ref.series, pulling.mine
+    fill(series, series.degree, group.v, TAYLOR, group.scratch)
     for k in range(mine.shape[1]):
-        slopes = contracted(series, series.degree, local, group.v, TAYLOR, k, group.scratch)
+        slopes = contracted(series, series.degree, local, TAYLOR, k, group.scratch)
         for i in range(weights.size):
             mine[i, k] -= h * weights[i] * slopes[i]
 
@@ -150,12 +152,13 @@ def _pull_field(group, ref, rule, node, degree, pulling, adjoint):
     for i in range(powers.size):
         weights[i] = powers[i] * exp(lifts[i] - exponents[i])
     h = 1 / np.sqrt(2 * rule.factor)
-    coefficients = ref.nodes.coefficients[node]
+    series, coefficients = ref.series, ref.nodes.coefficients[node]
+    fill(series, degree + 1, group.v, HERMITE, group.scratch)
     for k in range(mine.shape[1]):
-        slopes = contracted(ref.series, degree, coefficients, group.v, HERMITE, k, group.scratch)
+        slopes = contracted(series, degree, coefficients, HERMITE, k, group.scratch)
         for i in range(powers.size):
             mine[i, k] += h * weights[i] * slopes[i]
-    add_moments(ref.series, degree, weights, group.v, HERMITE, group.scratch, adjoint)
+    add_moments(series, degree, weights, HERMITE, group.scratch, adjoint)
 
 
 @compiled
