@@ -364,7 +364,7 @@ def test_a_wide_kernel_is_summed_by_crowds():
     sums = KernelSums(X, bandwidth=1.0)
     _, queries = sums._queries(None)
     rule = Rule(GAUSSIAN, 0.5, 1e-2, 0.0)
-    found = totals(queries, Walk(sums._reference, rule, np.array([0]), keep=True))
+    [found] = totals([(queries, Walk(sums._reference, rule, np.array([0]), keep=True))])
     own = sum(
         np.count_nonzero(np.repeat(path.lengths() <= GROUP, path.counts)) for path in found.paths
     )

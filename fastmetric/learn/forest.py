@@ -106,10 +106,10 @@ class Forest:
         queries = Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
         return _ClassGroups(c, first + tree.order, queries)
 
-    def _walks(self, c: int, label: str | None = None) -> tuple[Walk, ...]:
+    def _walks(self, c: int) -> tuple[Walk, ...]:
         """Return the walks of a class over its own tree and over the others, if there are any."""
         roots = self.roots[:-1]
-        own = Walk(self.reference, self._rule, roots[c : c + 1], False, True, self.n_jobs, label)
+        own = Walk(self.reference, self._rule, roots[c : c + 1], keep=True)
         others = own._replace(roots=np.delete(roots, c))
         return (own, others) if others.roots.size else (own,)
 
@@ -143,13 +143,16 @@ class Forest:
 
     def log_sums(self, label: str | None = None) -> ClassSums:
         """Return the class sums of the rows that are asked for."""
-        both, self._found = np.full((2, 3, self.m), -np.inf), []
-        n, d = len(self.places), len(self.cols)
-        for some in self._groups:
-            for k, walk in enumerate(self._walks(some.number, label)):
-                found = totals(some.queries, walk)
-                both[k][:, some.rows] = found.logs()
-                self._found.append((some, k, found))
+        both, (n, d) = np.full((2, 3, self.m), -np.inf), (len(self.places), len(self.cols))
+        walks = [
+            (some, k, walk)
+            for some in self._groups
+            for k, walk in enumerate(self._walks(some.number))
+        ]
+        found = totals([(some.queries, walk) for some, _, walk in walks], self.n_jobs, label)
+        self._found = [(some, k, one) for (some, k, _), one in zip(walks, found, strict=True)]
+        for some, k, one in self._found:
+            both[k][:, some.rows] = one.logs()
         if self._rule.code != GAUSSIAN:
             return ClassSums(both[0, 0], both[1, 0])
         size = np.where(np.isfinite(both), np.abs(both), 0).max(axis=1) + d + np.log2(n)
