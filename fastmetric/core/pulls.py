@@ -18,10 +18,19 @@ from fastmetric._jit import compiled
 from fastmetric.core.borrowed import borrowed
 from fastmetric.core.crowds import halves, make_crowds
 from fastmetric.core.exp import exp
-from fastmetric.core.expansion import add_shifted_moments, add_slope, hand_down, translate
-from fastmetric.core.fields import HERMITE, TAYLOR, add_moments, contracted, fill, half_sq_norms
+from fastmetric.core.expansion import add_shifted_moments, hand_down, translate
+from fastmetric.core.fields import (
+    HERMITE,
+    TAYLOR,
+    add_moments,
+    contracted,
+    fill,
+    half_sq_norms,
+    scratch_rows,
+)
 from fastmetric.core.groups import distance_tile, make_group, place
 from fastmetric.core.kernels import GAUSSIAN, smooth_fall
+from fastmetric.core.nodes import around
 
 
 class Sources(NamedTuple):
@@ -249,22 +258,22 @@ def share_out(ref, rule, adjoints, at_points, first, last):
     """
     ref, adjoints, at_points = borrowed((ref, adjoints, at_points))
     tree, centers, inverse_h = ref.tree, ref.nodes.centers, np.sqrt(2 * rule.factor)
-    d = centers.shape[1]
-    u, slope, monomials = np.empty(d), np.empty(d), np.empty(adjoints.shape[1])
+    series, step = ref.series, np.empty(centers.shape[1])
     for node in range(first, last):
         child, adjoint = tree.children[node], adjoints[node]
         if not np.any(adjoint):
             continue
         if child >= 0:
             for at in (child, child + 1):
-                for k in range(d):
-                    u[k] = (centers[at, k] - centers[node, k]) * inverse_h
-                hand_down(ref.series, adjoint, u, adjoints[at])
-        else:
-            for j in range(tree.starts[node], tree.stops[node]):
-                for k in range(d):
-                    u[k] = (tree.rows[j, k] - centers[node, k]) * inverse_h
-                slope[:] = 0
-                add_slope(ref.series, adjoint, u, monomials, slope)
-                for k in range(d):
-                    at_points[k, j] -= ref.point_weights[j] * slope[k] / inverse_h
+                for k in range(step.size):
+                    step[k] = (centers[at, k] - centers[node, k]) * inverse_h
+                hand_down(series, adjoint, step, adjoints[at])
+            continue
+        start, stop = tree.starts[node], tree.stops[node]
+        v = around(tree, node, centers[node], inverse_h)
+        scratch = np.empty((scratch_rows(series), v.shape[1]))
+        fill(series, series.degree, v, TAYLOR, scratch)
+        for k in range(step.size):
+            slopes = contracted(series, series.degree, adjoint, TAYLOR, k, scratch)
+            for j in range(start, stop):
+                at_points[k, j] -= ref.point_weights[j] * slopes[j - start] / inverse_h
