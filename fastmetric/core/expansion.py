@@ -125,20 +125,6 @@ def log_remainder(series, n, r):
 
 
 @compiled
-def add_point(series, u, w, coefficients):
-    """Add w u^a / a! to the coefficients (C,) of a node, for one point u (d,)."""
-    monomials = np.empty(coefficients.size)
-    monomials[0] = w
-    coefficients[0] += w
-    for i in range(1, coefficients.size):
-        k = u.size - 1
-        while series.indices[i, k] == 0:
-            k -= 1
-        monomials[i] = monomials[series.one_less[i, k]] * u[k] / series.indices[i, k]
-        coefficients[i] += monomials[i]
-
-
-@compiled
 def add_shifted_moments(series, child, step, coefficients):
     """Add a child's coefficients, moved by `step` (d,) = (c_child - c) / h, to its parent's.
 
@@ -206,19 +192,3 @@ def hand_down(series, adjoint, step, child):
                 j += 1
     for i in range(child.size):
         child[i] += moved[i]
-
-
-@compiled
-def add_slope(series, adjoint, u, monomials, slope):
-    """Add the gradient of sum_a adjoint_a u^a / a! at u (d,) to slope (d,)."""
-    monomials[0] = 1.0
-    for i in range(1, adjoint.size):
-        k = u.size - 1
-        while series.indices[i, k] == 0:
-            k -= 1
-        monomials[i] = monomials[series.one_less[i, k]] * u[k] / series.indices[i, k]
-    for i in range(1, adjoint.size):
-        for k in range(u.size):
-            at = series.one_less[i, k]
-            if at >= 0:
-                slope[k] += adjoint[i] * monomials[at]

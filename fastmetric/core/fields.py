@@ -19,7 +19,8 @@ def add_series(series, degree, coefficients, v, shift, scratch, totals):
 
     `scratch` is overwritten: see `scratch_rows`.
     """
-    field = contracted(series, degree, coefficients, v, HERMITE, -1, scratch)
+    fill(series, degree, v, HERMITE, scratch)
+    field = contracted(series, degree, coefficients, HERMITE, -1, scratch)
     exponents = half_sq_norms(v, scratch)
     for q in range(totals.size):
         totals[q] += field[q] * exp(shift - exponents[q])
@@ -28,9 +29,10 @@ def add_series(series, degree, coefficients, v, shift, scratch, totals):
 @compiled
 def half_sq_norms(v, scratch):
     """Return |v_q|^2 / 2 of the points v (d, m), the first row of `scratch`."""
-    out = scratch[0]
-    out[:] = 0
-    for k in range(v.shape[0]):
+    out, first = scratch[0], v[0]
+    for q in range(out.size):
+        out[q] = 0.5 * first[q] * first[q]
+    for k in range(1, v.shape[0]):
         row = v[k]
         for q in range(out.size):
             out[q] += 0.5 * row[q] * row[q]
@@ -39,21 +41,50 @@ def half_sq_norms(v, scratch):
 
 @compiled
 def scratch_rows(series):
-    """Return how many rows of numbers the functions below need."""
-    return series.degree + 2 + 2 * series.prefix_degrees.shape[1]
+    """Return how many rows of numbers the functions below need: the bases, and twice the sums."""
+    return _first_sum(series) + 2 * series.prefix_degrees.shape[1]
 
 
 @compiled
-def contracted(series, degree, coefficients, v, basis, along, scratch):
-    """Return sum_a M_a B_a(v) (m,), a row of `scratch`, for |a| <= degree; v (d, m).
+def _first_sum(series):
+    """Return the first row of `scratch` behind the bases of the coordinates."""
+    return series.indices.shape[1] * (series.degree + 2)
+
+
+@compiled
+def fill(series, degree, v, basis, scratch):
+    """Write the bases of the coordinates of v (d, m), up to `degree`, into the rows of `scratch`.
+
+    He_n(x) or x^n / n!. The slopes of Hermite sums need one degree more than the sums.
+    """
+    for k in range(v.shape[0]):
+        rows = scratch[k * (series.degree + 2) :]
+        if basis == HERMITE:
+            _fill_hermite(v[k], degree, rows)
+        else:
+            _fill_taylor(v[k], degree, rows)
+
+
+@compiled
+def _powers(series, k, basis, derived, scratch):
+    """Return the rows of one coordinate's basis, degree 0 first, or of what stands for its slope.
+
+    He_(n+1)(x) and x^(n-1) / (n-1)!: a row further, and a row back.
+    """
+    first = derived if basis == HERMITE else 1 - derived
+    return scratch[k * (series.degree + 2) + first :]
+
+
+@compiled
+def contracted(series, degree, coefficients, basis, along, scratch):
+    """Return sum_a M_a B_a (m,), a row of `scratch`, for |a| <= degree, at the points of `fill`.
 
     Its slope along an axis if along >= 0: of a Hermite sum times exp(-|v|^2/2), with the sign
     turned and without that factor.
     """
-    d, first = v.shape[0], series.degree + 2
-    powers = scratch[: degree + 1]
+    d, first = series.indices.shape[1], _first_sum(series)
     for k in range(d - 1, -1, -1):
-        _fill(v[k], basis, 1 if k == along else 0, powers)
+        powers = _powers(series, k, basis, 1 if k == along else 0, scratch)
         at = 0
         for t in range(series.prefix_counts[k]):
             prefix = series.prefix_degrees[k, t]
@@ -68,17 +99,16 @@ def contracted(series, degree, coefficients, v, basis, along, scratch):
 
 
 @compiled
-def add_moments(series, degree, strengths, v, basis, scratch, moments):
-    """Add sum_q strengths[q] B_a(v_q) to moments[a], for |a| <= degree; v (d, m).
+def add_moments(series, degree, strengths, basis, scratch, moments):
+    """Add sum_q strengths[q] B_a(v_q) to moments[a], for |a| <= degree, at the points of `fill`.
 
     The transpose of `contracted`: the products of the first indices grow from level to level.
     """
-    d, most = v.shape[0], series.prefix_degrees.shape[1]
-    here, there = series.degree + 2, series.degree + 2 + most
+    d, most = series.indices.shape[1], series.prefix_degrees.shape[1]
+    here, there = _first_sum(series), _first_sum(series) + most
     scratch[here, : strengths.size] = strengths
-    powers = scratch[: degree + 1]
     for k in range(d):
-        _fill(v[k], basis, 0, powers)
+        powers = _powers(series, k, basis, 0, scratch)
         at = 0
         for t in range(series.prefix_counts[k]):
             prefix = series.prefix_degrees[k, t]
@@ -108,37 +138,27 @@ def _multiply(x, y, out):
 
 
 @compiled
-def _fill(x, basis, derived, values):
-    """Write the basis of one coordinate, degrees 0 .. p, into values (p + 1, m).
-
-    He_n(x) or x^n / n!; `derived` (0 or 1): what stands for the slope of each, He_(n+1)(x) and
-    x^(n-1) / (n-1)!.
-    """
-    if basis == HERMITE:
-        _fill_hermite(x, derived, values)
-        return
-    values[0, :] = 1.0 - derived
-    if values.shape[0] > 1:
+def _fill_hermite(x, degree, rows):
+    """Write He_n(x) into row n."""
+    one, first = rows[0], rows[1]
+    for q in range(x.size):
+        one[q], first[q] = 1.0, x[q]
+    for n in range(1, degree):
+        below, here, above = rows[n - 1], rows[n], rows[n + 1]
         for q in range(x.size):
-            values[1, q] = derived + (1 - derived) * x[q]
-    for n in range(1, values.shape[0] - 1):
-        here, above, factor = values[n], values[n + 1], 1.0 / (n + 1 - derived)
-        for q in range(x.size):
-            above[q] = x[q] * here[q] * factor
+            above[q] = x[q] * here[q] - n * below[q]
 
 
 @compiled
-def _fill_hermite(x, derived, values):
-    """Write He_(n + derived)(x) into values (p + 1, m)."""
+def _fill_taylor(x, degree, rows):
+    """Write x^n / n! into row n + 1, and 0 into the first."""
+    zero, one = rows[0], rows[1]
     for q in range(x.size):
-        values[0, q] = x[q] if derived else 1.0
-    if values.shape[0] > 1:
+        zero[q], one[q] = 0.0, 1.0
+    for n in range(degree):
+        here, above, factor = rows[n + 1], rows[n + 2], 1.0 / (n + 1)
         for q in range(x.size):
-            values[1, q] = x[q] * x[q] - 1 if derived else x[q]
-    for n in range(1, values.shape[0] - 1):
-        below, here, above, factor = values[n - 1], values[n], values[n + 1], float(n + derived)
-        for q in range(x.size):
-            above[q] = x[q] * here[q] - factor * below[q]
+            above[q] = x[q] * here[q] * factor
 
 
 @compiled

@@ -9,7 +9,7 @@ import numpy as np
 from fastmetric._jit import compiled, exact_order
 from fastmetric.core.exp import exp, exp64
 from fastmetric.core.expansion import Series
-from fastmetric.core.fields import TAYLOR, add_series, contracted, scratch_rows
+from fastmetric.core.fields import TAYLOR, add_series, contracted, fill, scratch_rows
 from fastmetric.core.kernels import (
     BIWEIGHT,
     EPANECHNIKOV,
@@ -260,6 +260,7 @@ def add_local(group, ref, rule, center, local):
     """Add a polynomial `local` (C,) around a centre: what a crowd took in for all its queries."""
     place(group, rule, center)
     series = ref.series
-    field = contracted(series, series.degree, local, group.v, TAYLOR, -1, group.scratch)
+    fill(series, series.degree, group.v, TAYLOR, group.scratch)
+    field = contracted(series, series.degree, local, TAYLOR, -1, group.scratch)
     for i in range(group.totals.size):
         group.totals[i] += field[i]

@@ -8,7 +8,8 @@ import numpy as np
 
 from fastmetric._jit import compiled
 from fastmetric.core.borrowed import borrowed
-from fastmetric.core.expansion import add_point, add_shifted_moments
+from fastmetric.core.expansion import add_shifted_moments
+from fastmetric.core.fields import TAYLOR, add_moments, fill, scratch_rows
 
 WIDEST = 3.0  # a series is not worth having around a node of a larger radius, in h
 
@@ -55,15 +56,30 @@ def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
             continue
         child = tree.children[node]
         if child < 0:
-            for i in range(tree.starts[node], tree.stops[node]):
-                for k in range(u.size):
-                    u[k] = (tree.rows[i, k] - nodes.centers[node, k]) * inverse_h
-                add_point(series, u, point_weights[i], coefficients)
+            start, stop = tree.starts[node], tree.stops[node]
+            v = around(tree, node, nodes.centers[node], inverse_h)
+            weights, scratch = (
+                point_weights[start:stop],
+                np.empty((scratch_rows(series), v.shape[1])),
+            )
+            fill(series, series.degree, v, TAYLOR, scratch)
+            add_moments(series, series.degree, weights, TAYLOR, scratch, coefficients)
         else:
             for at in (child, child + 1):
                 for k in range(u.size):
                     u[k] = (nodes.centers[at, k] - nodes.centers[node, k]) * inverse_h
                 add_shifted_moments(series, nodes.coefficients[at], u, coefficients)
+
+
+@compiled
+def around(tree, node, center, inverse_h):
+    """Return the points of a node around a centre (d,), in units of h (d, m), float64."""
+    start, stop = tree.starts[node], tree.stops[node]
+    v = np.empty((center.size, stop - start))
+    for k in range(center.size):
+        for i in range(start, stop):
+            v[k, i - start] = (tree.rows[i, k] - center[k]) * inverse_h
+    return v
 
 
 @compiled

@@ -18,10 +18,19 @@ from fastmetric._jit import compiled
 from fastmetric.core.borrowed import borrowed
 from fastmetric.core.crowds import halves, make_crowds
 from fastmetric.core.exp import exp
-from fastmetric.core.expansion import add_shifted_moments, add_slope, hand_down, translate
-from fastmetric.core.fields import HERMITE, TAYLOR, add_moments, contracted, half_sq_norms
+from fastmetric.core.expansion import add_shifted_moments, hand_down, translate
+from fastmetric.core.fields import (
+    HERMITE,
+    TAYLOR,
+    add_moments,
+    contracted,
+    fill,
+    half_sq_norms,
+    scratch_rows,
+)
 from fastmetric.core.groups import distance_tile, make_group, place
 from fastmetric.core.kernels import GAUSSIAN, smooth_fall
+from fastmetric.core.nodes import around
 
 
 class Sources(NamedTuple):
@@ -114,7 +123,8 @@ def _gather(queries, ref, rule, sources, crowds):
         start, stop = queries.starts[g], queries.stops[g]
         weights = _weights(-sources.log_totals[start:stop], sources.strengths[start:stop])
         place(group, rule, crowds.centers[c])
-        add_moments(series, series.degree, weights, group.v, TAYLOR, group.scratch, moments[c])
+        fill(series, series.degree, group.v, TAYLOR, group.scratch)
+        add_moments(series, series.degree, weights, TAYLOR, group.scratch, moments[c])
     return moments
 
 
@@ -134,8 +144,9 @@ def _pull_local(group, ref, rule, center, local, pulling):
     place(group, rule, center)
     weights, h = _weights(pulling.lifts, pulling.powers), 1 / np.sqrt(2 * rule.factor)
     series, mine = ref.series, pulling.mine
+    fill(series, series.degree, group.v, TAYLOR, group.scratch)
     for k in range(mine.shape[1]):
-        slopes = contracted(series, series.degree, local, group.v, TAYLOR, k, group.scratch)
+        slopes = contracted(series, series.degree, local, TAYLOR, k, group.scratch)
         for i in range(weights.size):
             mine[i, k] -= h * weights[i] * slopes[i]
 
@@ -150,12 +161,13 @@ def _pull_field(group, ref, rule, node, degree, pulling, adjoint):
     for i in range(powers.size):
         weights[i] = powers[i] * exp(lifts[i] - exponents[i])
     h = 1 / np.sqrt(2 * rule.factor)
-    coefficients = ref.nodes.coefficients[node]
+    series, coefficients = ref.series, ref.nodes.coefficients[node]
+    fill(series, degree + 1, group.v, HERMITE, group.scratch)
     for k in range(mine.shape[1]):
-        slopes = contracted(ref.series, degree, coefficients, group.v, HERMITE, k, group.scratch)
+        slopes = contracted(series, degree, coefficients, HERMITE, k, group.scratch)
         for i in range(powers.size):
             mine[i, k] += h * weights[i] * slopes[i]
-    add_moments(ref.series, degree, weights, group.v, HERMITE, group.scratch, adjoint)
+    add_moments(series, degree, weights, HERMITE, group.scratch, adjoint)
 
 
 @compiled
@@ -246,22 +258,22 @@ def share_out(ref, rule, adjoints, at_points, first, last):
     """
     ref, adjoints, at_points = borrowed((ref, adjoints, at_points))
     tree, centers, inverse_h = ref.tree, ref.nodes.centers, np.sqrt(2 * rule.factor)
-    d = centers.shape[1]
-    u, slope, monomials = np.empty(d), np.empty(d), np.empty(adjoints.shape[1])
+    series, step = ref.series, np.empty(centers.shape[1])
     for node in range(first, last):
         child, adjoint = tree.children[node], adjoints[node]
         if not np.any(adjoint):
             continue
         if child >= 0:
             for at in (child, child + 1):
-                for k in range(d):
-                    u[k] = (centers[at, k] - centers[node, k]) * inverse_h
-                hand_down(ref.series, adjoint, u, adjoints[at])
-        else:
-            for j in range(tree.starts[node], tree.stops[node]):
-                for k in range(d):
-                    u[k] = (tree.rows[j, k] - centers[node, k]) * inverse_h
-                slope[:] = 0
-                add_slope(ref.series, adjoint, u, monomials, slope)
-                for k in range(d):
-                    at_points[k, j] -= ref.point_weights[j] * slope[k] / inverse_h
+                for k in range(step.size):
+                    step[k] = (centers[at, k] - centers[node, k]) * inverse_h
+                hand_down(series, adjoint, step, adjoints[at])
+            continue
+        start, stop = tree.starts[node], tree.stops[node]
+        v = around(tree, node, centers[node], inverse_h)
+        scratch = np.empty((scratch_rows(series), v.shape[1]))
+        fill(series, series.degree, v, TAYLOR, scratch)
+        for k in range(step.size):
+            slopes = contracted(series, series.degree, adjoint, TAYLOR, k, scratch)
+            for j in range(start, stop):
+                at_points[k, j] -= ref.point_weights[j] * slopes[j - start] / inverse_h

@@ -13,7 +13,7 @@ from fastmetric._jit import compiled
 from fastmetric.core.borrowed import borrowed
 from fastmetric.core.crowds import make_crowds
 from fastmetric.core.exp import exp
-from fastmetric.core.fields import HERMITE, TAYLOR, contracted, half_sq_norms
+from fastmetric.core.fields import HERMITE, TAYLOR, contracted, fill, half_sq_norms
 from fastmetric.core.groups import LONGEST, add_field, add_leaf, add_local, make_group
 
 
@@ -72,10 +72,10 @@ def _shift_path(group, ref, rule, path, moments):
 @compiled
 def _shift_local(group, ref, rule, center, local, moments):
     """Add the polynomial that came from crowds, and h times its slope."""
-    add_local(group, ref, rule, center, local)
+    add_local(group, ref, rule, center, local)  # the basis stays in the scratch
     h, series = 1 / np.sqrt(2 * rule.factor), ref.series
     for k in range(moments.shape[0]):
-        slopes = contracted(series, series.degree, local, group.v, TAYLOR, k, group.scratch)
+        slopes = contracted(series, series.degree, local, TAYLOR, k, group.scratch)
         for i in range(slopes.size):
             moments[k, i] += h * slopes[i]
 
@@ -133,8 +133,9 @@ def _shift_field(group, ref, rule, node, degree, moments):
     exponents = half_sq_norms(group.v, group.scratch)
     for i in range(lifts.size):
         lifts[i] = h * exp(group.shift - exponents[i])
-    coefficients = ref.nodes.coefficients[node]
+    series, coefficients = ref.series, ref.nodes.coefficients[node]
+    fill(series, degree + 1, group.v, HERMITE, group.scratch)
     for k in range(moments.shape[0]):
-        slopes = contracted(ref.series, degree, coefficients, group.v, HERMITE, k, group.scratch)
+        slopes = contracted(series, degree, coefficients, HERMITE, k, group.scratch)
         for i in range(lifts.size):
             moments[k, i] -= lifts[i] * slopes[i]

@@ -21,7 +21,7 @@ from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import UNIT, Tree
 from fastmetric.learn.exact import Classes, ClassSums
 from fastmetric.learn.totals import Path, Probe, Totals, Walk, foreseen, group_starts, totals
-from fastmetric.learn.trees import build_tree, summarised
+from fastmetric.learn.trees import build_tree, build_trees, summarised
 
 # Nanoseconds, to choose by; only their ratios matter. A pair of both passes in symmetric blocks
 # and in leaves, and more for every dimension; a node's field at one row; a node looked at; a
@@ -61,7 +61,7 @@ class Forest:
         self.n_jobs, offsets = n_jobs, classes.offsets
         eps = float(np.finfo(Z.dtype).eps)
         self._rule = Rule(code, 1.0, max(rtol, eps / 2) if code == GAUSSIAN else 0.0, 0.0)
-        trees = [build_tree(Z[a:b], n_jobs=n_jobs) for a, b in pairwise(offsets)]
+        trees = build_trees([Z[a:b] for a, b in pairwise(offsets)], n_jobs=n_jobs)
         # Every tree begins with a new panel; what lies between is never read.
         sizes = classes.sizes
         bases = np.concatenate([[0], np.cumsum(sizes + -sizes % UNIT)])
@@ -106,10 +106,10 @@ class Forest:
         queries = Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
         return _ClassGroups(c, first + tree.order, queries)
 
-    def _walks(self, c: int, label: str | None = None) -> tuple[Walk, ...]:
+    def _walks(self, c: int) -> tuple[Walk, ...]:
         """Return the walks of a class over its own tree and over the others, if there are any."""
         roots = self.roots[:-1]
-        own = Walk(self.reference, self._rule, roots[c : c + 1], False, True, self.n_jobs, label)
+        own = Walk(self.reference, self._rule, roots[c : c + 1], keep=True)
         others = own._replace(roots=np.delete(roots, c))
         return (own, others) if others.roots.size else (own,)
 
@@ -143,13 +143,16 @@ class Forest:
 
     def log_sums(self, label: str | None = None) -> ClassSums:
         """Return the class sums of the rows that are asked for."""
-        both, self._found = np.full((2, 3, self.m), -np.inf), []
-        n, d = len(self.places), len(self.cols)
-        for some in self._groups:
-            for k, walk in enumerate(self._walks(some.number, label)):
-                found = totals(some.queries, walk)
-                both[k][:, some.rows] = found.logs()
-                self._found.append((some, k, found))
+        both, (n, d) = np.full((2, 3, self.m), -np.inf), (len(self.places), len(self.cols))
+        walks = [
+            (some, k, walk)
+            for some in self._groups
+            for k, walk in enumerate(self._walks(some.number))
+        ]
+        found = totals([(some.queries, walk) for some, _, walk in walks], self.n_jobs, label)
+        self._found = [(some, k, one) for (some, k, _), one in zip(walks, found, strict=True)]
+        for some, k, one in self._found:
+            both[k][:, some.rows] = one.logs()
         if self._rule.code != GAUSSIAN:
             return ClassSums(both[0, 0], both[1, 0])
         size = np.where(np.isfinite(both), np.abs(both), 0).max(axis=1) + d + np.log2(n)
@@ -177,9 +180,15 @@ class Forest:
         parts = [jobs[i : i + step] for i in range(0, len(jobs), step)]
         at_points = np.zeros(self.cols.shape)
         adjoints = np.zeros(self.reference.nodes.coefficients.shape)
+        spare: list[
+            tuple[np.ndarray, np.ndarray]
+        ] = []  # zeros; fresh memory costs more than clearing
 
         def pull(part: list[_Job]) -> tuple[np.ndarray, np.ndarray]:
-            to_points, to_nodes = np.zeros(at_points.shape), np.zeros(adjoints.shape)
+            try:
+                to_points, to_nodes = spare.pop()
+            except IndexError:
+                to_points, to_nodes = np.zeros(at_points.shape), np.zeros(adjoints.shape)
             for path, sources, mine in part:
                 here = Targets(mine, to_points, to_nodes)
                 pull_groups(
@@ -187,9 +196,11 @@ class Forest:
                 )
             return to_points, to_nodes
 
-        for to_points, to_nodes in engine.run(pull, parts, n_jobs=self.n_jobs, label=label):
-            at_points += to_points
-            adjoints += to_nodes
+        for pulled in engine.run(pull, parts, n_jobs=self.n_jobs, label=label):
+            for whole, one in zip((at_points, adjoints), pulled, strict=True):
+                whole += one
+                one.fill(0)
+            spare.append(pulled)
         for queries, mine in {id(job.mine): (job.path.queries, job.mine) for job in jobs}.values():
             at_points[:, queries.selves] += mine.T
 

@@ -104,16 +104,16 @@ class KernelSums:
         atol = min(atol / self._unit, 1e300)
         # Without a tolerance, as much is left out as rounding loses anyway.
         rule = Rule(self.code, self._factor, max(rtol, eps / 2), atol)
-        walk = Walk(self._reference, rule, _ROOT, n_jobs=self.n_jobs, label=label)
+        walk = Walk(self._reference, rule, _ROOT)
         walk = walk._replace(exact=self._is_exact(method, queries, walk))
-        estimate, *ends = self._log_sums(queries, walk)
+        estimate, *ends = self._log_sums(queries, walk, label)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
             # kernel: the bounds are those of distances that much larger and smaller.
             slack = (self.X.shape[1] + 4) * eps
             for k, sign in enumerate((1, -1)):
                 moved = rule._replace(factor=rule.factor * (1 + sign * slack))
-                ends[k] = self._log_sums(queries, walk._replace(rule=moved))[1 + k]
+                ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
         out = np.empty((3, len(order)))
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
@@ -134,9 +134,9 @@ class KernelSums:
         """
         order, queries = self._queries(query)
         rule = Rule(self.code, self._factor, max(rtol, float(np.finfo(self.X.dtype).eps) / 2), 0.0)
-        walk = Walk(self._reference, rule, _ROOT, keep=True, n_jobs=self.n_jobs, label=label)
+        walk = Walk(self._reference, rule, _ROOT, keep=True)
         walk = walk._replace(exact=self._is_exact("auto", queries, walk))
-        found = totals(queries, walk)
+        [found] = totals([(queries, walk)], self.n_jobs, label)
 
         def task(path: Path) -> np.ndarray:
             return shift_groups(path.queries, walk.reference, rule, _ROOT, walk.exact, *path[1:])
@@ -153,9 +153,9 @@ class KernelSums:
         logs[order], moves[order] = found.logs()[0] + np.log(self._unit), together
         return logs, moves
 
-    def _log_sums(self, queries: Queries, walk: Walk) -> list[np.ndarray]:
+    def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""
-        found = totals(queries, walk)
+        [found] = totals([(queries, walk)], self.n_jobs, label)
         whole = found._replace(total=found.total * self._unit, error=found.error * self._unit)
         # The unit is taken in before the log where it can be: logs of opposite sign cancel.
         apart, logs = found.logs() + np.log(self._unit), whole.logs()

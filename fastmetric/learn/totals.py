@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -68,8 +67,9 @@ class Walk(NamedTuple):
     roots: np.ndarray
     exact: bool = False
     keep: bool = False  # the paths
-    n_jobs: int | None = None
-    label: str | None = None
+
+
+Asked = Sequence[tuple[Queries, Walk]]  # queries, and where each walk
 
 
 def group_starts(tree: Tree) -> np.ndarray:
@@ -85,22 +85,39 @@ def single(queries: Queries, chosen: np.ndarray, shifts: np.ndarray) -> Queries:
     return Queries(queries.rows[chosen], queries.selves[chosen], alone, alone + 1, shifts)
 
 
-def totals(queries: Queries, walk: Walk) -> Totals:
+def totals(asked: Asked, n_jobs: int | None = None, label: str | None = None) -> list[Totals]:
     """Return the totals of all queries; faint ones relative to their largest term."""
-    total, error, paths = _plain_totals(queries, walk)
-    shift, faint = np.zeros(len(total)), np.empty(0, np.intp)
-    dtype = walk.reference.tree.rows.dtype
-    if has_tails(walk.rule.code):
-        if walk.rule.atol < FAINT[dtype]:
-            faint = np.flatnonzero(total < FAINT[dtype])
-        if faint.size:
-            shift[faint] = _shifts(single(queries, faint, shift[faint]), walk)
-            alone = single(queries, faint, shift[faint])
-            total[faint], error[faint], more = _plain_totals(alone, walk)
-            paths += more
-        error += walk.reference.nodes.weights[walk.roots].sum() * _UNDERFLOW[dtype]
-        error[faint[total[faint] == 0]] = 0  # nothing to sum: no term has a largest one
-    return Totals(total, error, shift, paths, faint)
+    found = _plain_totals(asked, n_jobs, label)
+    faint = [_faint(one.total, walk) for one, (_, walk) in zip(found, asked, strict=True)]
+    few = [
+        (single(queries, numbers, np.zeros(len(numbers))), walk)
+        for (queries, walk), numbers in zip(asked, faint, strict=True)
+    ]
+    shifts = _shifts(few, n_jobs, label)
+    alone = [
+        (queries._replace(shifts=shift), walk)
+        for (queries, walk), shift in zip(few, shifts, strict=True)
+    ]
+    again = _plain_totals(alone, n_jobs, label)
+    for k, (one, numbers, more) in enumerate(zip(found, faint, again, strict=True)):
+        one.total[numbers], one.error[numbers] = more.total, more.error
+        one.shift[numbers] = shifts[k]
+        found[k] = one._replace(paths=one.paths + more.paths, faint=numbers)
+    for one, (_, walk) in zip(found, asked, strict=True):
+        if has_tails(walk.rule.code):
+            lost = _UNDERFLOW[walk.reference.tree.rows.dtype]
+            one.error[:] += walk.reference.nodes.weights[walk.roots].sum() * lost
+            # Nothing to sum: no term has a largest one.
+            one.error[one.faint[one.total[one.faint] == 0]] = 0
+    return found
+
+
+def _faint(total: np.ndarray, walk: Walk) -> np.ndarray:
+    """Return the numbers of the queries whose totals have lost terms."""
+    least = FAINT[walk.reference.tree.rows.dtype]
+    if not has_tails(walk.rule.code) or walk.rule.atol >= least:
+        return np.empty(0, np.intp)
+    return np.flatnonzero(total < least)
 
 
 class Work(NamedTuple):
@@ -164,35 +181,63 @@ def _work(probe: Probe) -> Work:
     return work
 
 
-def _plain_totals(queries: Queries, walk: Walk) -> tuple[np.ndarray, np.ndarray, list[Path]]:
-    """Return totals and errors of the queries (m,), with the shifts that they have, and paths."""
-    count = len(queries.starts)
-    parts = list(pairwise([*range(0, count, _GROUPS), count]))
-    total, error = np.empty(len(queries.rows)), np.empty(len(queries.rows))
-    paths = []
+class _Part(NamedTuple):
+    """A range of the queries or groups of one walk."""
 
-    def task(part: tuple[int, int]) -> tuple[np.ndarray, ...]:
-        ways = walk.roots, walk.exact, walk.keep
-        return group_sums(queries, walk.reference, walk.rule, *ways, *part, -1)
+    number: int  # of the walk
+    first: int
+    last: int
 
-    results = engine.run(task, parts, n_jobs=walk.n_jobs, label=walk.label)
-    for (first, last), (values, errors, *path) in zip(parts, results, strict=True):
+
+def _parts(sizes: list[int], step: int) -> list[_Part]:
+    """Return the parts of all walks: one list, so that no thread waits for the end of a walk."""
+    return [
+        _Part(number, first, min(first + step, size))
+        for number, size in enumerate(sizes)
+        for first in range(0, size, step)
+    ]
+
+
+def _plain_totals(asked: Asked, n_jobs: int | None, label: str | None) -> list[Totals]:
+    """Return the totals of the queries, with the shifts that they have."""
+    none = np.empty(0, np.intp)
+    sizes = [len(queries.rows) for queries, _ in asked]
+    found = [Totals(np.empty(m), np.empty(m), np.zeros(m), [], none) for m in sizes]
+
+    def task(part: _Part) -> tuple[np.ndarray, ...]:
+        queries, walk = asked[part.number]
+        ways = walk.reference, walk.rule, walk.roots, walk.exact, walk.keep
+        return group_sums(queries, *ways, part.first, part.last, -1)
+
+    parts = _parts([len(queries.starts) for queries, _ in asked], _GROUPS)
+    results = engine.run(task, parts, n_jobs=n_jobs, label=label)
+    for (number, first, last), (values, errors, *path) in zip(parts, results, strict=True):
+        (queries, walk), one = asked[number], found[number]
         lengths = queries.stops[first:last] - queries.starts[first:last]
         rows = slice(queries.starts[first], queries.stops[last - 1])
-        total[rows], error[rows] = values, np.repeat(errors, lengths)
+        one.total[rows], one.error[rows] = values, np.repeat(errors, lengths)
         if walk.keep:
-            paths.append(Path(queries, first, *path))
-    return total, error, paths
+            one.paths.append(Path(queries, first, *path))
+    return found
 
 
-def _shifts(queries: Queries, walk: Walk) -> np.ndarray:
+def _shifts(asked: Asked, n_jobs: int | None, label: str | None) -> list[np.ndarray]:
     """Return what makes the largest term of every query 1, in the exponent (m,)."""
-    log_weights = np.log(walk.reference.point_weights)
-    parts = list(pairwise([*range(0, len(queries.rows), _QUERIES), len(queries.rows)]))
+    references = {
+        id(walk.reference): walk.reference for queries, walk in asked if len(queries.rows)
+    }
+    log_weights = {key: np.log(ref.point_weights) for key, ref in references.items()}
+    shifts = [np.empty(len(queries.rows)) for queries, _ in asked]
 
-    def task(part: tuple[int, int]) -> np.ndarray:
-        return largest_exponents(queries, walk.reference, walk.rule, walk.roots, log_weights, *part)
+    def task(part: _Part) -> np.ndarray:
+        queries, (ref, rule, roots, *_) = asked[part.number]
+        return largest_exponents(
+            queries, ref, rule, roots, log_weights[id(ref)], part.first, part.last
+        )
 
-    shift = -np.concatenate(list(engine.run(task, parts, n_jobs=walk.n_jobs, label=walk.label)))
-    shift[~np.isfinite(shift)] = 0  # nothing to sum at all
-    return shift
+    parts = _parts([len(shift) for shift in shifts], _QUERIES)
+    results = engine.run(task, parts, n_jobs=n_jobs, label=label)
+    for (number, first, last), largest in zip(parts, results, strict=True):
+        # Not finite: nothing to sum at all.
+        shifts[number][first:last] = np.where(np.isfinite(largest), -largest, 0)
+    return shifts

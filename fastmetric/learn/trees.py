@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fastmetric import engine
@@ -16,26 +18,34 @@ LEAF_SIZE = 64
 
 
 def build_tree(X: np.ndarray, leaf_size: int = LEAF_SIZE, n_jobs: int | None = None) -> Tree:
-    """Return the k-d tree of the points X (n, d), n >= 1, which are copied.
+    """Return the k-d tree of the points X (n, d), n >= 1, which are copied."""
+    return build_trees([X], leaf_size, n_jobs)[0]
+
+
+def build_trees(
+    sets: Sequence[np.ndarray], leaf_size: int = LEAF_SIZE, n_jobs: int | None = None
+) -> list[Tree]:
+    """Return the k-d trees of some sets of points.
 
     Level by level while nodes are large, each node a task; then every subtree is one.
     """
-    tree = unsplit_tree(X, leaf_size)
-    level = [0]
+    trees = [unsplit_tree(X, leaf_size) for X in sets]
+    level = [(tree, 0) for tree in trees]
     while level:
-        large = [node for node in level if tree.stops[node] - tree.starts[node] > _TASK]
-        small = [node for node in level if tree.stops[node] - tree.starts[node] <= _TASK]
-
-        def split(node: int, large: frozenset[int] = frozenset(large)) -> None:
-            if node in large:
-                split_node(tree, node)
-            else:
-                split_below(tree, node)
-
-        for _ in engine.run(split, large + small, n_jobs=n_jobs):
+        large = [place for place in level if _size(*place) > _TASK]
+        small = [place for place in level if _size(*place) <= _TASK]
+        tasks = [(split_node, *place) for place in large] + [
+            (split_below, *place) for place in small
+        ]
+        for _ in engine.run(lambda task: task[0](*task[1:]), tasks, n_jobs=n_jobs):
             pass
-        level = [child for node in large for child in _children(tree, node)]
-    return tree
+        level = [(tree, child) for tree, node in large for child in _children(tree, node)]
+    return trees
+
+
+def _size(tree: Tree, node: int) -> int:
+    """Return the number of points of a node."""
+    return int(tree.stops[node] - tree.starts[node])
 
 
 def _children(tree: Tree, node: int) -> tuple[int, ...]:
