@@ -60,12 +60,7 @@ class NearPairs:
     def log_sums_and_scatter(self, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the log sums (n,) and the scatter (D, D)."""
         (n, D), dtype = self.W.shape, self.W.dtype
-        pairs = self._listed(label)
-        least = np.full(n, np.inf, dtype)
-        for one in pairs:
-            of_i, of_j = near.least_listed(*one[2:], one.j.stop - one.j.start)
-            least[one.i] = np.minimum(least[one.i], of_i)
-            least[one.j] = np.minimum(least[one.j], of_j)
+        pairs, least = self._listed(label)
         sums = np.zeros(n)
 
         def add_up(one: _Pairs) -> tuple:
@@ -74,42 +69,50 @@ class NearPairs:
         for one, (of_i, of_j) in self._run(add_up, pairs):
             sums[one.i] += of_i
             sums[one.j] += of_j
+        share = (1 / sums).astype(dtype)
 
         def pull(one: _Pairs) -> tuple:
-            sides = ((least[part], sums[part], self.W[part]) for part in one[:2])
-            return near.pull_listed(*one[2:], *sides, self._faint)
+            sides = ((least[part], share[part]) for part in one[:2])
+            return near.pull_listed(*one[2:], *sides, self.W[one.j], self._faint)
 
         pulled, rho, r = np.zeros((n, D)), np.zeros(n), np.zeros(n)
-        for one, both in self._run(pull, pairs, label):
-            for mine, others, (part, row_sums, col_sums) in zip(
-                one[:2], one[1::-1], both, strict=True
-            ):
-                pulled[mine] += part
-                rho[mine] += row_sums
-                r[others] += col_sums
+        for one, (part, sums_i, sums_j) in self._run(pull, pairs, label):
+            pulled[one.i] += part
+            rho[one.i] += sums_i
+            r[one.j] += sums_j
         u = rho[:, None] * self.W - pulled
         log_sums = np.log(sums) - 0.5 * least
         return log_sums, scatter_of(u, rho, r, self.W, self.n_jobs)
 
-    def _listed(self, label: str | None) -> list[_Pairs]:
-        """Return the pairs that may count, block by block."""
-        limits = np.empty(len(self.W), self.W.dtype)
+    def _listed(self, label: str | None) -> tuple[list[_Pairs], np.ndarray]:
+        """Return the pairs that may count, block by block, and the nearest distances (n,)."""
+        least = np.full(len(self.W), np.inf, self.W.dtype)
+        pairs = []
+        for wave in self._waves():
+            known = least.copy()
 
-        def bound(rows: slice) -> np.ndarray:
-            return near.nearest(self._near[rows] @ self._near[rows].T, self._sq[rows])
+            def listed(block: tuple[slice, slice]) -> tuple:
+                i, j = block
+                products = self._near[i] @ self._near[j].T
+                bounds = known[i].copy(), known[j].copy()
+                found = near.list_pairs(
+                    products, self._sq[i], self._sq[j], *bounds, self._reach, i == j
+                )
+                return _Pairs(i, j, *found), bounds
 
-        bounds = engine.run(bound, self._ranges, n_jobs=self.n_jobs)
-        for rows, least in zip(self._ranges, bounds, strict=True):
-            limits[rows] = least + self._reach
+            for one, (of_i, of_j) in engine.run(listed, wave, n_jobs=self.n_jobs, label=label):
+                pairs.append(one)
+                least[one.i] = np.minimum(least[one.i], of_i)
+                least[one.j] = np.minimum(least[one.j], of_j)
+        return pairs, least
 
-        def listed(block: tuple[slice, slice]) -> _Pairs:
-            i, j = block
-            products = self._near[i] @ self._near[j].T
-            known = self._sq[i], self._sq[j], limits[i], limits[j], i == j
-            return _Pairs(i, j, *near.list_pairs(products, *known))
-
-        blocks = [(i, j) for k, i in enumerate(self._ranges) for j in self._ranges[k:]]
-        return list(engine.run(listed, blocks, n_jobs=self.n_jobs, label=label))
+    def _waves(self) -> Iterator[list[tuple[slice, slice]]]:
+        """Yield the blocks."""
+        count, first = len(self._ranges), 0
+        while first < count:
+            last = min(max(2 * first, 1), count)
+            yield [(self._ranges[k], self._ranges[k + off]) for off in range(first, last) for k in range(count - off)]
+            first = last
 
     def _run(
         self, task: Callable[[_Pairs], Any], pairs: list[_Pairs], label: str | None = None
