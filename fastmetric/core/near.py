@@ -64,13 +64,18 @@ def sum_listed(starts, cols, s, least_i, least_j):
     """Return the sums of exp((least - s) / 2) of the rows (m,) and of the columns (n,)."""
     half = s.dtype.type(0.5)
     sums_i, sums_j = np.zeros(least_i.size), np.zeros(least_j.size)
+    terms = np.empty(_longest(starts), s.dtype)
     for i in range(least_i.size):
+        js, far = cols[starts[i] : starts[i + 1]], s[starts[i] : starts[i + 1]]
         total, least = 0.0, least_i[i]
-        for k in range(starts[i], starts[i + 1]):
-            total += exp(half * (least - s[k]))
+        for k in range(far.size):
+            total += exp(half * (least - far[k]))
         sums_i[i] = total
-        for k in range(starts[i], starts[i + 1]):
-            sums_j[cols[k]] += exp(half * (least_j[cols[k]] - s[k]))
+        _gather(least_j, js, terms)
+        for k in range(far.size):
+            terms[k] = exp(half * (terms[k] - far[k]))
+        for k in range(far.size):
+            sums_j[np.uintp(js[k])] += terms[k]
     return sums_i, sums_j
 
 
@@ -82,26 +87,42 @@ def pull_listed(starts, cols, s, side_i, side_j, rows, faint):
     and their shares, 1 over the sum of exp((least - s) / 2).
     """
     (least_i, share_i), (least_j, share_j) = side_i, side_j
-    m, half = least_i.size, s.dtype.type(0.5)
+    m, half, longest = least_i.size, s.dtype.type(0.5), _longest(starts)
     pulled = np.zeros((m, rows.shape[1]), rows.dtype)
     sums_i, sums_j = np.zeros(m), np.zeros(rows.shape[0])
-    longest = (starts[1:] - starts[:-1]).max() + 1
-    weights, live = np.empty(longest, s.dtype), np.empty(longest, np.int32)
+    weights, shares = np.empty(longest, s.dtype), np.empty(longest, s.dtype)
+    live = np.empty(longest, np.int32)
     for i in range(m):
-        first, size = starts[i], starts[i + 1] - starts[i]
+        js, far = cols[starts[i] : starts[i + 1]], s[starts[i] : starts[i + 1]]
         least, share = least_i[i], share_i[i]
-        for k in range(size):
-            j, far = cols[first + k], s[first + k]
-            by_j = share_j[j] * exp(half * (least_j[j] - far))
-            weights[k] = share * exp(half * (least - far)) + by_j
-        count = np.uintp(0)  # limits were wider than needed
-        for k in range(size):
+        _gather(least_j, js, weights)
+        _gather(share_j, js, shares)
+        for k in range(far.size):
+            by_j = shares[k] * exp(half * (weights[k] - far[k]))
+            weights[k] = share * exp(half * (least - far[k])) + by_j
+        count = np.uintp(0)  # fewer than listed: the smallest distances were not all known then
+        for k in range(far.size):
             weight = weights[k]
-            live[count] = cols[first + k]
+            live[count] = js[k]
             weights[count] = weight
             count += np.uintp(weight > faint)
+        total = 0.0
         for k in range(count):
-            sums_i[i] += weights[k]
-            sums_j[live[k]] += weights[k]
+            total += weights[k]
+            sums_j[np.uintp(live[k])] += weights[k]
+        sums_i[i] = total
         add_rows(pulled[i], live[:count], weights[:count], rows)
     return pulled, sums_i, sums_j
+
+
+@compiled
+def _longest(starts):
+    """Return the largest number of pairs of a row, and 1 for what is written but not kept."""
+    return (starts[1:] - starts[:-1]).max() + 1
+
+
+@compiled
+def _gather(values, where, out):
+    """Write values[where] to the beginning of `out`; apart, so that exponentials vectorise."""
+    for k in range(where.size):
+        out[k] = values[np.uintp(where[k])]

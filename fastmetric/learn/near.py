@@ -1,14 +1,17 @@
-"""Responsibilities among rows of which few are near each other, every product taken once.
+"""Responsibilities among rows of which few are near each other, every pair taken once.
 
 Blocks of rows are multiplied with each other, and the pairs that may count are listed; all else
 goes by the lists. A pair that is farther than the nearest neighbours of both rows by enough is
-below the rounding of either sum: so the blocks on the diagonal come first, for an upper bound of
-each row's nearest distance.
+below the rounding of either sum. The nearest so far will do, so blocks come in waves, each of
+which knows what those before it found.
+
+The scatter is that of `stripes`, with weights lambda_ij + lambda_ji for i < j and none for j < i.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,8 +23,10 @@ from fastmetric.learn.stripes import scatter_of, squares
 
 _SIDE = 1024  # rows of a block
 _PROBES = 64
-_SHARE = 0.2  # of the pairs that may be near
-_MOST = 8e6  # pairs that may be listed
+_SHARE = 0.25  # of the pairs that may be near
+_MOST = 1.2e7  # pairs that may be listed, of 8 or 12 bytes
+
+_Block = tuple[slice, slice]
 
 
 class _Pairs(NamedTuple):
@@ -89,30 +94,28 @@ class NearPairs:
         least = np.full(len(self.W), np.inf, self.W.dtype)
         pairs = []
         for wave in self._waves():
-            known = least.copy()
-
-            def listed(block: tuple[slice, slice]) -> tuple:
-                i, j = block
-                products = self._near[i] @ self._near[j].T
-                bounds = known[i].copy(), known[j].copy()
-                found = near.list_pairs(
-                    products, self._sq[i], self._sq[j], *bounds, self._reach, i == j
-                )
-                return _Pairs(i, j, *found), bounds
-
-            for one, (of_i, of_j) in engine.run(listed, wave, n_jobs=self.n_jobs, label=label):
+            task = partial(self._list, known=least.copy())
+            for one, nearest in engine.run(task, wave, n_jobs=self.n_jobs, label=label):
                 pairs.append(one)
-                least[one.i] = np.minimum(least[one.i], of_i)
-                least[one.j] = np.minimum(least[one.j], of_j)
+                for rows, found in zip(one[:2], nearest, strict=True):
+                    least[rows] = np.minimum(least[rows], found)
         return pairs, least
 
-    def _waves(self) -> Iterator[list[tuple[slice, slice]]]:
-        """Yield the blocks."""
-        count, first = len(self._ranges), 0
-        while first < count:
-            last = min(max(2 * first, 1), count)
-            yield [(self._ranges[k], self._ranges[k + off]) for off in range(first, last) for k in range(count - off)]
-            first = last
+    def _waves(self) -> Iterator[list[_Block]]:
+        """Yield all blocks in waves, the diagonal first; each ends twice as far from it."""
+        ranges, first, last = self._ranges, 0, 1
+        while first < len(ranges):
+            yield [
+                pair for k in range(first, last) for pair in zip(ranges, ranges[k:], strict=False)
+            ]
+            first, last = last, 2 * last
+
+    def _list(self, block: _Block, known: np.ndarray) -> tuple[_Pairs, tuple[np.ndarray, ...]]:
+        """Return a block's pairs that may count, and its rows' nearest distances so far."""
+        i, j = block
+        products, nearest = self._near[i] @ self._near[j].T, (known[i].copy(), known[j].copy())
+        found = near.list_pairs(products, self._sq[i], self._sq[j], *nearest, self._reach, i == j)
+        return _Pairs(i, j, *found), nearest
 
     def _run(
         self, task: Callable[[_Pairs], Any], pairs: list[_Pairs], label: str | None = None
