@@ -172,9 +172,13 @@ class LocalFit:
         """Set the covariances of all rows, from one for all; return the outcome of both."""
         model = outcome.model
         W = problem.rows(model).astype(np.float64)
-        kernels, steps, converged, interrupted = maximise_each(
-            W, self.smoothing, self.max_iter, self.tol, self.n_jobs, self._on_step, self._label
-        )
+        ends = self.max_iter, self.tol
+        try:
+            kernels, steps, converged, interrupted = maximise_each(
+                W, self.smoothing, *ends, self.n_jobs, self._on_step, self._label
+            )
+        except KeyboardInterrupt:  # before an iteration was done: one for all is what there is
+            return outcome._replace(interrupted=True)
         self._roots = kernels.roots
         spread = model.inverse @ kernels.roots
         self.covariance_ = spread @ spread.transpose(0, 2, 1)

@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import LocalComponentAnalysis
+from fastmetric.learn.local_each import Kernels
 from tests import naive_local
 
 pytestmark = pytest.mark.filterwarnings(
@@ -481,3 +482,18 @@ def test_ctrl_c_leaves_the_last_iteration():
     assert time.perf_counter() - began < 3
     assert estimator.n_iter_ >= 1
     assert np.isfinite(estimator.score(X[:10]))
+
+
+def test_ctrl_c_before_rows_have_covariances_of_their_own_leaves_one_for_all(monkeypatch):
+    def press(*arguments):
+        raise KeyboardInterrupt
+
+    X = two_clusters(60)
+    common = LocalComponentAnalysis().fit(X)
+    monkeypatch.setattr(Kernels, "improved", press)
+    estimator = LocalComponentAnalysis(covariance="local")
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(X)
+    np.testing.assert_array_equal(estimator.covariance_, common.covariance_)
+    assert estimator.log_likelihood_ == common.log_likelihood_
+    np.testing.assert_array_equal(estimator.score_samples(X), common.score_samples(X))

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from fastmetric.core.near import list_pairs
 from fastmetric.core.stripes import few_products, weigh
-from fastmetric.learn import responsibilities, stripes
+from fastmetric.learn import near, responsibilities, stripes
 from fastmetric.learn.forest import Forest
 from fastmetric.learn.near import NearPairs
 from fastmetric.learn.responsibilities import Neighbourhood, among_all, of_rows
@@ -108,16 +109,46 @@ def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
     rng = np.random.default_rng(0)
-    W = 3.5 * rng.standard_normal((1100, 24)).astype(dtype)  # in two blocks
+    W = 3.5 * rng.standard_normal((400, 24)).astype(dtype)
     W[1] = W[0]
     pairs = NearPairs(W, 20)
     assert stripes.are_safe(W)
     assert pairs.pays()
     found = Neighbourhood(*pairs.log_sums_and_scatter())
-    check(found, W, W, np.arange(1100), 20, dtype)
-    alone = np.concatenate([W[:1024], W[:1]])  # a row without neighbours in its own block
-    found = Neighbourhood(*NearPairs(alone, 20).log_sums_and_scatter())
-    check(found, alone, alone, np.arange(1025), 20, dtype)
+    check(found, W, W, np.arange(400), 20, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "side"), [(31, 1), (400, 64), (400, 200)])
+def test_near_pairs_in_any_blocks_on_any_threads(n, side, dtype, monkeypatch):
+    monkeypatch.setattr(near, "_SIDE", side)
+    rng = np.random.default_rng(0)
+    W = 3 * rng.standard_normal((n, 18)).astype(dtype)
+    W[n // 2] = W[-1]  # nearest neighbours in different blocks
+    one, three = (Neighbourhood(*NearPairs(W, 16, k).log_sums_and_scatter()) for k in (1, 3))
+    check(one, W, W, np.arange(n), 16, dtype)
+    np.testing.assert_array_equal(one.log_sums, three.log_sums)
+    np.testing.assert_array_equal(one.scatter, three.scatter)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_listed_pairs_are_those_within_reach_of_either_row(dtype):
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((60, 8)).astype(dtype)
+    i, j, reach = slice(0, 25), slice(25, 60), dtype(4)
+    s = ((Z[i, None] - Z[None, j]) ** 2).sum(axis=2)
+    squares, inf = (Z**2).sum(axis=1), np.full(60, np.inf, dtype)
+    known = inf[i].copy(), inf[j].copy()
+    known[0][:5] = 1  # nearer ones were found elsewhere
+    limits = np.minimum(known[0], s.min(axis=1)) + reach, s.min(axis=0) + reach
+    starts, cols, found = list_pairs(Z[i] @ Z[j].T, squares[i], squares[j], *known, reach, False)
+    rows = np.repeat(np.arange(25), np.diff(starts))
+    expected = (s <= limits[0][:, None]) | (s <= limits[1])
+    assert 0 < len(cols) < s.size
+    np.testing.assert_array_equal(np.transpose([rows, cols]), np.argwhere(expected))
+    np.testing.assert_allclose(found, s[rows, cols], atol=100 * np.finfo(dtype).eps)
+    for bound, limit in zip(known, limits, strict=True):
+        np.testing.assert_allclose(bound, limit - reach, atol=100 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

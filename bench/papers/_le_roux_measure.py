@@ -164,6 +164,7 @@ DENSITIES: dict[str, dict[str, Any]] = {
     "full": {},
     "single Gaussian": {},
     "with Gaussian part": {"gaussian": True},
+    "with search": {"gaussian": "search"},
 }
 
 
@@ -192,16 +193,19 @@ def _density(variant: str, parts: Parts) -> tuple[float, float, int, int]:
         return -timing.result.score(parts.test), timing.best, 0, 0
     parameters = DENSITIES[variant]
 
-    def fitted(nu: float, **limits: Any) -> LocalComponentAnalysis:
+    split = "gaussian" in parameters
+
+    def fitted(nu: float, **more: Any) -> LocalComponentAnalysis:
         # The Gaussian part has the single Gaussian's penalty, as in the paper.
-        pair = (nu, total) if "gaussian" in parameters else nu
-        return quietly(lambda: local(nu=pair, **parameters, **limits).fit(parts.train))
+        pair = (nu, total) if split else nu
+        return quietly(lambda: local(nu=pair, **more).fit(parts.train))
 
     def value(nu: float) -> float:
-        return fitted(nu, **_SEARCH).score(parts.validation)
+        plain = parameters | {"gaussian": split}  # a search for every nu would take long
+        return fitted(nu, **plain, **_SEARCH).score(parts.validation)
 
     nu = best_nu(value, *range_of_nu(parts.train))
-    timing = clock(lambda: fitted(nu, tol=1e-4))
+    timing = clock(lambda: fitted(nu, **parameters, tol=1e-4))
     model = timing.result
     return -model.score(parts.test), timing.best, model.n_iter_, model.n_local_
 

@@ -1,14 +1,17 @@
-"""Responsibilities among rows of which few are near each other, every product taken once.
+"""Responsibilities among rows of which few are near each other, every pair taken once.
 
 Blocks of rows are multiplied with each other, and the pairs that may count are listed; all else
 goes by the lists. A pair that is farther than the nearest neighbours of both rows by enough is
-below the rounding of either sum: so the blocks on the diagonal come first, for an upper bound of
-each row's nearest distance.
+below the rounding of either sum. The nearest so far will do, so blocks come in waves, each of
+which knows what those before it found.
+
+The scatter is that of `stripes`, with weights lambda_ij + lambda_ji for i < j and none for j < i.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,8 +23,10 @@ from fastmetric.learn.stripes import scatter_of, squares
 
 _SIDE = 1024  # rows of a block
 _PROBES = 64
-_SHARE = 0.2  # of the pairs that may be near
-_MOST = 8e6  # pairs that may be listed
+_SHARE = 0.25  # of the pairs that may be near
+_MOST = 1.2e7  # pairs that may be listed, of 8 or 12 bytes
+
+_Block = tuple[slice, slice]
 
 
 class _Pairs(NamedTuple):
@@ -60,12 +65,7 @@ class NearPairs:
     def log_sums_and_scatter(self, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the log sums (n,) and the scatter (D, D)."""
         (n, D), dtype = self.W.shape, self.W.dtype
-        pairs = self._listed(label)
-        least = np.full(n, np.inf, dtype)
-        for one in pairs:
-            of_i, of_j = near.least_listed(*one[2:], one.j.stop - one.j.start)
-            least[one.i] = np.minimum(least[one.i], of_i)
-            least[one.j] = np.minimum(least[one.j], of_j)
+        pairs, least = self._listed(label)
         sums = np.zeros(n)
 
         def add_up(one: _Pairs) -> tuple:
@@ -74,42 +74,48 @@ class NearPairs:
         for one, (of_i, of_j) in self._run(add_up, pairs):
             sums[one.i] += of_i
             sums[one.j] += of_j
+        share = (1 / sums).astype(dtype)
 
         def pull(one: _Pairs) -> tuple:
-            sides = ((least[part], sums[part], self.W[part]) for part in one[:2])
-            return near.pull_listed(*one[2:], *sides, self._faint)
+            sides = ((least[part], share[part]) for part in one[:2])
+            return near.pull_listed(*one[2:], *sides, self.W[one.j], self._faint)
 
         pulled, rho, r = np.zeros((n, D)), np.zeros(n), np.zeros(n)
-        for one, both in self._run(pull, pairs, label):
-            for mine, others, (part, row_sums, col_sums) in zip(
-                one[:2], one[1::-1], both, strict=True
-            ):
-                pulled[mine] += part
-                rho[mine] += row_sums
-                r[others] += col_sums
+        for one, (part, sums_i, sums_j) in self._run(pull, pairs, label):
+            pulled[one.i] += part
+            rho[one.i] += sums_i
+            r[one.j] += sums_j
         u = rho[:, None] * self.W - pulled
         log_sums = np.log(sums) - 0.5 * least
         return log_sums, scatter_of(u, rho, r, self.W, self.n_jobs)
 
-    def _listed(self, label: str | None) -> list[_Pairs]:
-        """Return the pairs that may count, block by block."""
-        limits = np.empty(len(self.W), self.W.dtype)
+    def _listed(self, label: str | None) -> tuple[list[_Pairs], np.ndarray]:
+        """Return the pairs that may count, block by block, and the nearest distances (n,)."""
+        least = np.full(len(self.W), np.inf, self.W.dtype)
+        pairs = []
+        for wave in self._waves():
+            task = partial(self._list, known=least.copy())
+            for one, nearest in engine.run(task, wave, n_jobs=self.n_jobs, label=label):
+                pairs.append(one)
+                for rows, found in zip(one[:2], nearest, strict=True):
+                    least[rows] = np.minimum(least[rows], found)
+        return pairs, least
 
-        def bound(rows: slice) -> np.ndarray:
-            return near.nearest(self._near[rows] @ self._near[rows].T, self._sq[rows])
+    def _waves(self) -> Iterator[list[_Block]]:
+        """Yield all blocks in waves, the diagonal first; each ends twice as far from it."""
+        ranges, first, last = self._ranges, 0, 1
+        while first < len(ranges):
+            yield [
+                pair for k in range(first, last) for pair in zip(ranges, ranges[k:], strict=False)
+            ]
+            first, last = last, 2 * last
 
-        bounds = engine.run(bound, self._ranges, n_jobs=self.n_jobs)
-        for rows, least in zip(self._ranges, bounds, strict=True):
-            limits[rows] = least + self._reach
-
-        def listed(block: tuple[slice, slice]) -> _Pairs:
-            i, j = block
-            products = self._near[i] @ self._near[j].T
-            known = self._sq[i], self._sq[j], limits[i], limits[j], i == j
-            return _Pairs(i, j, *near.list_pairs(products, *known))
-
-        blocks = [(i, j) for k, i in enumerate(self._ranges) for j in self._ranges[k:]]
-        return list(engine.run(listed, blocks, n_jobs=self.n_jobs, label=label))
+    def _list(self, block: _Block, known: np.ndarray) -> tuple[_Pairs, tuple[np.ndarray, ...]]:
+        """Return a block's pairs that may count, and its rows' nearest distances so far."""
+        i, j = block
+        products, nearest = self._near[i] @ self._near[j].T, (known[i].copy(), known[j].copy())
+        found = near.list_pairs(products, self._sq[i], self._sq[j], *nearest, self._reach, i == j)
+        return _Pairs(i, j, *found), nearest
 
     def _run(
         self, task: Callable[[_Pairs], Any], pairs: list[_Pairs], label: str | None = None
