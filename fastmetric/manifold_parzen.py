@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn import radial
 from fastmetric.learn.local_pca import Neighborhood, Pancakes, local_pca
-from fastmetric.learn.pancakes import Grid, log_densities
+from fastmetric.learn.pancakes import log_densities
+from fastmetric.learn.shapes import Grid
 
 _NEIGHBORHOODS = ("hard", "soft")
 
@@ -241,7 +242,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         grid = Grid(distinct.astype(np.intp), np.array(noises, np.float64))
         label = "density" if self.verbose else None
         with engine.one_thread_blas():
-            logs = log_densities(found, query, grid, self.n_jobs, label)
+            logs = log_densities(found, query, grid, n_jobs=self.n_jobs, label=label)
         return logs[where].astype(X.dtype, copy=False)
 
     def _check_parameters(self) -> Neighborhood:

@@ -137,13 +137,13 @@ def test_screening_leaves_out_nothing_that_matters(spread, monkeypatch):
     query = X[::5] + 0.3 * rng.standard_normal((240, 40))
     model = ManifoldParzen(3, n_neighbors=8, noise_variance=0.1).fit(X)
     screened = []
-    add = pancakes._add_screened
+    add = pancakes.add_screened
 
     def spy(*args, **kwargs):
         screened.append(args)
         add(*args, **kwargs)
 
-    monkeypatch.setattr(pancakes, "_add_screened", spy)
+    monkeypatch.setattr(pancakes, "add_screened", spy)
     ours = model.score_samples(query)
     assert screened
     expected = naive_manifold.density_along(X, model.directions_, model.variances_, query, 0.1)
