@@ -10,6 +10,7 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.pancakes import Products, Sums, add_by_differences, add_by_products
 from fastmetric.learn.local_pca import Pancakes
+from fastmetric.learn.pancake_tree import log_densities_by_tree
 from fastmetric.learn.screening import add_screened, make_screen
 from fastmetric.learn.shapes import Block, Grid, empty_sums, shapes_of
 
@@ -35,6 +36,9 @@ def log_densities(
 
     query is in the precision of the points. `rtol`: the share of a density that may be left out.
     """
+    walked = log_densities_by_tree(pancakes, query, grid, rtol, n_jobs, label)
+    if walked is not None:
+        return walked
     size = _largest_norm(query, pancakes.center) + _largest_norm(pancakes.X, pancakes.center)
     add: Callable[..., None] = _add_by_differences
     side, products = _QUERIES, _SLOWER * pancakes.X.shape[1]
