@@ -19,7 +19,7 @@ from fastmetric.core.borrowed import borrowed
 from fastmetric.core.exp import exp64
 from fastmetric.core.groups import SLACK, box_distances
 from fastmetric.core.pancakes import LOWEST
-from fastmetric.core.tree import DEEPEST, Tree
+from fastmetric.core.tree import DEEPEST
 
 
 class Leaves(NamedTuple):

@@ -83,12 +83,12 @@ def log_densities_by_tree(
 
 def _in_order(pancakes: Pancakes, q: int, n_jobs: int | None) -> _Points:
     """Return the pancakes with q of their directions in the order of their tree."""
-    tree = build_tree(pancakes.X, _LEAF_SIZE, n_jobs)
+    tree = build_tree(pancakes.X.astype(np.float64, copy=False), _LEAF_SIZE, n_jobs)
     directions = pancakes.directions[tree.order, :q].transpose(1, 2, 0)
     return _Points(
         pancakes,
         tree,
-        np.ascontiguousarray(tree.rows.T, np.float64),
+        np.ascontiguousarray(tree.rows.T),
         np.ascontiguousarray(directions, np.float64),
     )
 

@@ -28,6 +28,7 @@ _TRIAL_QUERIES, _TRIAL_POINTS = 32, 128
 # pair alone in its products, the marginal of a pancake in the products of its directions.
 _BOUND, _ALONE, _MARGINAL = 5.0, 3.5, 6.0
 _WORTH = 0.8  # of the cost without screening
+_LEAST_WORK = 1e10  # products in float32 without screening: a trial takes as long as some 1e9
 
 
 class Screen(NamedTuple):
@@ -53,7 +54,9 @@ def make_screen(
     """
     n, n_features = pancakes.X.shape
     m, q, width = len(query), int(grid.counts[-1]), query.itemsize / _NARROW.itemsize
-    if len(grid.counts) * len(grid.noise) > 1 or m < max(_TRIAL_QUERIES, n_features):
+    unscreened = width * (q + 1) * n_features
+    several = len(grid.counts) * len(grid.noise) > 1
+    if several or m < max(_TRIAL_QUERIES, n_features) or n * m * unscreened < _LEAST_WORK:
         return None
     rounding = {d: _rounding(d, size, pancakes, grid) for d in _numbers_of_coordinates(n_features)}
     if min(rounding.values()) > _MOST_ROUNDING:
@@ -62,14 +65,15 @@ def make_screen(
     basis = _principal_directions(pancakes, grid)
     trial = query[:: m // _TRIAL_QUERIES][:_TRIAL_QUERIES]
     points = np.arange(n)[:: max(1, n // _TRIAL_POINTS)][:_TRIAL_POINTS]
-    known = _known_terms(pancakes, trial, grid, basis, n_jobs)
-    best, least = 0, _WORTH * width * (q + 1) * n_features
-    for d in rounding:
-        screen = _screen(pancakes, trial, basis[:, :d], known, rounding[d] + log_share)
+    known = _known_terms(pancakes, trial, grid, basis[:, : max(1, n_features // 2)], n_jobs)
+    best, least = 0, _WORTH * unscreened
+    for d, lost in rounding.items():
+        cost = (q + 1) * (d + _BOUND) + _MARGINAL * q * n_features * d / m
+        if cost >= least:
+            break
+        screen = _screen(pancakes, trial, basis[:, :d], known, lost + log_share)
         found, _ = _listed(pancakes, slice(0, len(trial)), points, grid, screen)
-        share = len(found) / (len(trial) * len(points))
-        cost = (q + 1) * (d + _BOUND + _ALONE * width * share * n_features)
-        cost += _MARGINAL * q * n_features * d / m
+        cost += _ALONE * len(found) / (len(trial) * len(points)) * unscreened
         if cost < least:
             best, least = d, cost
     if best == 0:
@@ -158,7 +162,7 @@ def _marginals(
 
     In float64: what rounding does to their directions is magnified by the size of a pancake.
     """
-    q, noise = int(grid.counts[-1]), float(grid.noise[0])
+    q = int(grid.counts[-1])
     centred = (pancakes.X[points] - pancakes.center).astype(np.float64, copy=False)
     directions = pancakes.directions[points, :q].astype(np.float64, copy=False)
     t, (n_features, d) = len(centred), basis.shape
