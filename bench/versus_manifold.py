@@ -40,7 +40,8 @@ QUICK = Plan(1500, 500, repeats=3, curve_points=5_000, curve_queries=1_000, fit_
 def scoring(plan: Plan) -> Iterator[Row]:
     """Log densities of USPS's test rows under its training rows, 11 directions each.
 
-    The peer is a loop over the training rows in NumPy, float64, with BLAS on all cores. Beside it, all projections as plain matrix products, by BLAS on all cores.
+    The peer is a loop over the training rows in NumPy, float64, with BLAS on all cores. Beside
+    it, all projections as plain matrix products, by BLAS on all cores.
     """
     split = customary_split("usps")
     X, query = split.X[: plan.points], split.X_test[: plan.queries]

@@ -128,15 +128,19 @@ def test_both_ways_are_taken_and_agree(monkeypatch):
     assert np.any(by_products != by_differences)
 
 
-@pytest.mark.parametrize("spread", [0.0, 3.0])
-def test_screening_leaves_out_nothing_that_matters(spread, monkeypatch):
+@pytest.mark.parametrize("rtol", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("spread", "dtype"), [(0.0, np.float64), (3.0, np.float64), (3.0, np.float32)]
+)
+def test_screening_leaves_out_nothing_that_matters(spread, dtype, rtol, monkeypatch):
     """Clusters, some of them dense: there every point matters, and products take over."""
     rng = np.random.default_rng(3)
     means = spread * rng.standard_normal((20, 40))
     X = np.repeat(means, 60, axis=0) + rng.standard_normal((1200, 40))
     X[:60] = means[0] + 0.05 * rng.standard_normal((60, 40))
-    query = X[::5] + 0.3 * rng.standard_normal((240, 40))
-    model = ManifoldParzen(3, n_neighbors=8, noise_variance=0.1).fit(X)
+    query = (X[::5] + 0.3 * rng.standard_normal((240, 40))).astype(dtype)
+    X = X.astype(dtype)
+    model = ManifoldParzen(3, n_neighbors=8, noise_variance=0.1, rtol=rtol).fit(X)
     monkeypatch.setattr(screening, "_LEAST_WORK", 0)
     screened = []
     add = pancakes.add_screened
@@ -149,14 +153,35 @@ def test_screening_leaves_out_nothing_that_matters(spread, monkeypatch):
     ours = model.score_samples(query)
     assert screened
     expected = naive_manifold.density_along(X, model.directions_, model.variances_, query, 0.1)
-    np.testing.assert_allclose(ours, expected.astype(float), rtol=0, atol=1e-11)
+    promised = 1e-11 if dtype == np.float64 else 0.01
+    error = ours - expected.astype(float)
+    assert np.all(error <= promised)
+    assert np.all(error >= np.log1p(-rtol) - promised)
     assert np.array_equal(ours, model.set_params(n_jobs=1).score_samples(query))
+
+
+@pytest.mark.parametrize("share", [0.5, 1.1, 5.0])
+def test_screening_leaves_out_what_it_may(share, monkeypatch):
+    """Rows around one in a few directions, where bounds are exact: below or above the margin."""
+    monkeypatch.setattr(screening, "_LEAST_WORK", 0)
+    monkeypatch.setattr(screening, "_WORTH", np.inf)
+    monkeypatch.setattr(screening, "_FEW_PAIRS", 1.0)
+    n, n_features, rtol = 1000, 40, 0.1
+    X, query = np.zeros((n, n_features)), np.zeros((50, n_features))
+    around = np.random.default_rng(31).standard_normal((n - 1, 5))
+    around *= np.sqrt(-2 * np.log(share * rtol / n)) / np.linalg.norm(around, axis=1)[:, None]
+    X[1:, :5] = around
+    model = ManifoldParzen(0, n_neighbors=1, noise_variance=1.0, rtol=rtol).fit(X)
+    error = model.score_samples(query) - np.log(1 + (n - 1) * share * rtol / n)
+    error += np.log(n) + 20 * np.log(2 * np.pi)
+    left_out = -np.log1p((n - 1) * share * rtol / n) if share < 1 else 0.0
+    np.testing.assert_allclose(error, left_out, rtol=0, atol=1e-9)
 
 
 @settings(max_examples=40)
 @given(problem=problems(max_features=9), part=st.sampled_from([8, 4, 2, 1]))
 def test_a_marginal_is_never_below_its_gaussian(problem, part):
-    """In exact arithmetic; here to the rounding of float32, of all lengths in units of the noise."""
+    """But for rounding in float32."""
     X, query, q, k, noise = problem
     model = ManifoldParzen(q, n_neighbors=k, noise_variance=noise).fit(X)
     found = Pancakes(X, model._center, model.directions_, model.variances_, model._offsets)
@@ -170,7 +195,8 @@ def test_a_marginal_is_never_below_its_gaussian(problem, part):
     bounds = (marginals.log_factors[:, None] - quadratic) / 2
     terms = naive_manifold.terms_along(X, model.directions_, model.variances_, query, noise)
     sizes = (query**2).sum(axis=1).max() + (X**2).sum(axis=1).max()
-    logs = X.shape[1] * (1 + abs(np.log(noise)) + abs(np.log(noise + model.variances_.max(initial=0))))
+    largest = noise + model.variances_.max(initial=0)
+    logs = X.shape[1] * (1 + abs(np.log(noise)) + abs(np.log(largest)))
     slack = 8 * np.finfo(np.float32).eps * (q + 1) * (sizes / noise + logs)
     assert np.all(bounds >= terms.astype(float) - slack)
     if part == 1:
@@ -237,6 +263,21 @@ def test_trees_leave_out_no_more_than_they_may(only_trees, problem, thinner, far
     along = model.directions_, model.variances_
     expected = naive_manifold.density_along(X, *along, query, model.noise_variance)
     assert_certified(model.score_samples(query), expected, model, query, rtol)
+
+
+@pytest.mark.parametrize("rtol", [1e-3, 0.1])
+@pytest.mark.parametrize("share", [0.9, 1.2, 5.0])
+def test_trees_leave_out_what_they_may(only_trees, share, rtol):
+    """Many rows at one place, whose bound is their sum, just below or above what may be left out."""
+    n, near = 512, 16
+    X = np.zeros((n, 2))
+    X[near:, 0] = np.sqrt(-2 * np.log(share * rtol * near / n))  # each has this share of `near`
+    model = ManifoldParzen(1, n_neighbors=10, noise_variance=1.0, rtol=rtol).fit(X)
+    along = model.directions_, model.variances_
+    expected = naive_manifold.density_along(X, *along, X[:1], 1.0)
+    ours = model.score_samples(X[:1])
+    assert_certified(ours, expected, model, X[:1], rtol)
+    assert (ours < expected + 0.5 * np.log1p(-rtol)).all() == (share < 1)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
