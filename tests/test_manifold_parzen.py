@@ -268,7 +268,7 @@ def test_trees_leave_out_no_more_than_they_may(only_trees, problem, thinner, far
 @pytest.mark.parametrize("rtol", [1e-3, 0.1])
 @pytest.mark.parametrize("share", [0.9, 1.2, 5.0])
 def test_trees_leave_out_what_they_may(only_trees, share, rtol):
-    """Many rows at one place, whose bound is their sum, just below or above what may be left out."""
+    """Many rows at one place, whose bound is their sum: below or above what may be left out."""
     n, near = 512, 16
     X = np.zeros((n, 2))
     X[near:, 0] = np.sqrt(-2 * np.log(share * rtol * near / n))  # each has this share of `near`
