@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn import radial
 from fastmetric.learn.local_pca import Neighborhood, Pancakes, local_pca
-from fastmetric.learn.pancakes import Grid, log_densities
+from fastmetric.learn.pancakes import log_densities
+from fastmetric.learn.shapes import Grid
 
 _NEIGHBORHOODS = ("hard", "soft")
 
@@ -41,6 +42,8 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
     bandwidth : float or None, default=None
         Standard deviation of the Gaussian weights in a soft neighbourhood. None: half the
         distance of the farthest neighbour, row by row.
+    rtol : float, default=0.0
+        Each density is within rtol times the true one of it, and rounding. 0 <= rtol < 1.
     verbose : int, default=0
         1: progress bars in a terminal.
     n_jobs : int or None, default=None
@@ -64,9 +67,11 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
     V diag(s²/k) V' + noise_variance I, with s and V the leading singular values and vectors of the
     differences to its k neighbours.
 
-    Log densities are computed by matrix products where their rounding changes them by less than
-    about 1e-9 (float32: 0.01), and else, where the noise is small for the size of the data, by
-    differences, which is slower and loses no digits.
+    In up to 12 features, where few of the kernels reach a row, a k-d tree finds them, and the
+    others are left out: at most `rtol` of the density, 0 being as much as rounding loses anyway.
+    Else log densities are computed by matrix products where their rounding changes them by less
+    than about 1e-9 (float32: 0.01), and where the noise is too small for that, by differences,
+    which is slower and loses no digits.
 
     Examples
     --------
@@ -87,6 +92,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         noise_variance: float,
         neighborhood: str = "hard",
         bandwidth: float | None = None,
+        rtol: float = 0.0,
         verbose: int = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -95,6 +101,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         self.noise_variance = noise_variance
         self.neighborhood = neighborhood
         self.bandwidth = bandwidth
+        self.rtol = rtol
         self.verbose = verbose
         self.n_jobs = n_jobs
 
@@ -232,6 +239,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
 
     def _log_densities(self, X: Any, counts: list[Any], noises: list[Any]) -> np.ndarray:
         """Return the log densities (Q, S, m) at the rows of X, in its precision."""
+        _validate.tolerances(self.rtol, 0.0)
         X = _validate.query_data(self, X)
         query = _validate.squarable(_validate.in_precision_of(X, self._X), "X")
         found = Pancakes(self._X, self._center, self.directions_, self.variances_, self._offsets)
@@ -241,7 +249,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         grid = Grid(distinct.astype(np.intp), np.array(noises, np.float64))
         label = "density" if self.verbose else None
         with engine.one_thread_blas():
-            logs = log_densities(found, query, grid, self.n_jobs, label)
+            logs = log_densities(found, query, grid, self.rtol, self.n_jobs, label)
         return logs[where].astype(X.dtype, copy=False)
 
     def _check_parameters(self) -> Neighborhood:
@@ -249,6 +257,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         n_neighbors = _validate.integer("n_neighbors", self.n_neighbors, 1)
         _validate.positive("noise_variance", self.noise_variance)
         soft = _validate.choice("neighborhood", self.neighborhood, _NEIGHBORHOODS) == "soft"
+        _validate.tolerances(self.rtol, 0.0)
         _validate.jobs(self.n_jobs)
         if self.bandwidth is None:
             return Neighborhood(n_neighbors, soft)

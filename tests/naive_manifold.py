@@ -45,8 +45,8 @@ def density(X, query, covariances, q, noise):
     return np.array([log_sum_exp(column) for column in np.array(logs).T]) - np.log(WIDE(len(X)))
 
 
-def density_along(X, directions, variances, query, noise):
-    """Return the log density (m,) for given directions (n, q, D) and their variances (n, q)."""
+def terms_along(X, directions, variances, query, noise):
+    """Return the logs of the Gaussians (n, m), for directions (n, q, D), their variances (n, q)."""
     logs = []
     n_features = X.shape[1]
     for x, V, variance in zip(X, directions, variances, strict=True):
@@ -57,4 +57,10 @@ def density_along(X, directions, variances, query, noise):
         quadratic = across / WIDE(noise) + (parts**2 / lengths).sum(axis=1)
         log_det = np.log(lengths).sum() + (n_features - len(V)) * np.log(WIDE(noise))
         logs.append(-(quadratic + log_det + n_features * np.log(2 * WIDE(np.pi))) / 2)
-    return np.array([log_sum_exp(column) for column in np.array(logs).T]) - np.log(WIDE(len(X)))
+    return np.array(logs)
+
+
+def density_along(X, directions, variances, query, noise):
+    """Return the log density (m,) for given directions (n, q, D) and their variances (n, q)."""
+    logs = terms_along(X, directions, variances, query, noise)
+    return np.array([log_sum_exp(column) for column in logs.T]) - np.log(WIDE(len(X)))

@@ -108,42 +108,58 @@ def add_by_products(products, shapes, counts, sums):
                 )
 
 
+class Marginals(NamedTuple):
+    """Marginals of t Gaussians in d coordinates, in units of the noise [MAN-5]."""
+
+    rows: np.ndarray  # (t, q + 1, d): w_ij, and last the point y_i
+    offsets: np.ndarray  # (t, q), w_ij . y_i
+    norms: np.ndarray  # (t,), |y_i|²
+    log_factors: np.ndarray  # (t,): twice those of the Gaussians themselves
+
+
 @compiled
-def terms_by_products(products, shapes, terms):
-    """Write the logs of the terms of all Gaussians into terms (t, m), for a grid of one shape."""
-    dtype, m = products.points.dtype, products.query_norms.size
-    across, squares = np.empty(m, dtype), np.empty(m, dtype)
-    along = np.empty((1, m), dtype)
-    half, zero = dtype.type(0.5), dtype.type(0)
-    for i in range(products.norms.size):
-        _sq_distances(products, i, across)
-        along[:] = zero
-        for j in range(products.offsets.shape[1]):
-            _take_direction(products, i, j, shapes.inverse[i], across, along, squares)
-        factor = dtype.type(shapes.log_factors[i, 0, 0])
+def list_pairs(products, marginals, query_norms, floors):
+    """Return Gaussians and queries, by number (p,), where a term may exceed the query's floor.
+
+    products (t, q + 1, m) of the marginals' rows with the queries; floors (m,): twice the log.
+    """
+    t, height, m = products.shape
+    two, rest = products.dtype.type(2), np.empty(m, products.dtype)
+    # One place more: what is written there is not kept.
+    rows, columns, count = np.empty(t * m + 1, np.int32), np.empty(t * m + 1, np.int32), 0
+    for i in range(t):
         for a in range(m):
-            quadratic = across[a] * shapes.inverse_noise[0] + along[0, a]
-            terms[i, a] = factor - half * quadratic
+            rest[a] = marginals.norms[i] + query_norms[a] - two * products[i, height - 1, a]
+        for j in range(height - 1):
+            offset = marginals.offsets[i, j]
+            for a in range(m):
+                p = products[i, j, a] - offset
+                rest[a] -= p * p
+        for a in range(m):
+            rows[count], columns[count] = i, a
+            count += marginals.log_factors[i] - rest[a] >= floors[a]
+    return rows[:count], columns[:count]
 
 
 @compiled
 def add_pairs(query, X, directions, shapes, rows, columns, sums):
     """Add Gaussian rows[p] to the sum at query[columns[p]] (m, D) for each p.
 
-    For a grid of one shape, where squares may be subtracted; of differences, in float64.
+    For a grid of one shape, where squares may be subtracted; of differences.
     """
-    gaps, across, along = np.empty(X.shape[1]), np.empty(1), np.empty(1)
+    dtype = query.dtype
+    gaps, across, along = np.empty(X.shape[1], dtype), np.empty(1, dtype), np.empty(1, dtype)
     for pair in range(rows.size):
         i, a = rows[pair], columns[pair]
         x, y = X[i], query[a]
         for k in range(gaps.size):
-            gaps[k] = np.float64(y[k]) - np.float64(x[k])
-        along[0], rest = 0.0, _dot(gaps, gaps)
+            gaps[k] = y[k] - x[k]
+        along[0], rest = dtype.type(0), _dot(gaps, gaps)
         for j in range(directions.shape[1]):
             p = _dot(directions[i, j], gaps)
             rest -= p * p
             along[0] += p * p * shapes.inverse[i, 0, j]
-        across[0] = max(rest, 0.0)
+        across[0] = max(rest, dtype.type(0))
         _add_terms(
             shapes.log_factors[i, 0, 0],
             np.float64(shapes.inverse_noise[0]),
@@ -157,7 +173,7 @@ def add_pairs(query, X, directions, shapes, rows, columns, sums):
 @compiled
 def _dot(u, v):
     """Return u . v (D,)."""
-    total = 0.0
+    total = u.dtype.type(0)
     for k in range(u.size):
         total += u[k] * v[k]
     return total
