@@ -13,16 +13,19 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmetric import engine
-from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.kernels import BIWEIGHT, GAUSSIAN
+from fastmetric.core.lanes import COORDINATES
 from fastmetric.core.tiles import make_points
 from fastmetric.learn.background import Background
 from fastmetric.learn.exact import AllPairs, Classes, ClassSums, RowPairs, mostly_faint
 from fastmetric.learn.forest import Forest
+from fastmetric.learn.lanes import InReach
 from fastmetric.learn.linear import column_means, cross_product, project
 from fastmetric.learn.mixture import Factors, Mixture
 
 # Where "auto" looks at trees at all: rows, dimensions, and rows a class.
 _TREES_FROM, _TREES_TO, _PER_CLASS = 5000, 12, 50
+_LANES_FROM = 500  # rows from which on "auto" looks at lanes
 
 
 class Evaluation(NamedTuple):
@@ -167,19 +170,26 @@ class Objective:
 
     def _way(
         self, Z: np.ndarray, factors: Factors, chosen: np.ndarray | None
-    ) -> AllPairs | RowPairs | Forest:
-        """Return how to sum: over trees or all pairs; "auto" goes by sizes and counts."""
+    ) -> AllPairs | RowPairs | Forest | InReach:
+        """Return how to sum: over trees, what is in reach or all pairs; "auto" goes by counts."""
         (n, d), code = Z.shape, self.mixture.code
         weights = factors.weights[self.y]
-        # Trees of all points have to be worth their growing.
-        asked = n if chosen is None else 4 * len(chosen)
-        small = (
-            min(n, asked) < _TREES_FROM or d > _TREES_TO or n < _PER_CLASS * len(self.classes.sizes)
-        )
+        m = n if chosen is None else len(chosen)
+        few = code == BIWEIGHT and d <= len(COORDINATES)
+        if few:
+            small = m < _LANES_FROM
+        else:
+            # Trees of all points have to be worth their growing.
+            small = min(n, 4 * m) < _TREES_FROM or d > _TREES_TO
+            small |= n < _PER_CLASS * len(self.classes.sizes)
         if self.method == "tree" or (self.method == "auto" and not small):
-            forest = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
-            if self.method == "tree" or forest.pays():
-                return forest
+            way: Forest | InReach
+            if few:
+                way = InReach(Z, self.classes, weights, chosen, self.n_jobs)
+            else:
+                way = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
+            if self.method == "tree" or way.pays():
+                return way
         points = make_points(Z, weights)
         if chosen is not None:
             return RowPairs(points, self.classes, chosen, code, self.n_jobs)
