@@ -44,13 +44,15 @@ class _RowTerms(NamedTuple):
 
     own: np.ndarray  # the kernels of the own class
     other: np.ndarray  # those of the others
-    own_background: np.ndarray
-    other_background: np.ndarray
+    own_background: np.ndarray | None = None
+    other_background: np.ndarray | None = None
 
     def probabilities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row near to nothing."""
-        own = np.logaddexp(self.own, self.own_background)
-        other = np.logaddexp(self.other, self.other_background)
+        own, other = self.own, self.other
+        if self.own_background is not None:
+            own = np.logaddexp(own, self.own_background)
+            other = np.logaddexp(other, self.other_background)
         log_total = np.logaddexp(own, other)
         log_total[np.isneginf(log_total)] = 0
         return np.exp(own - log_total), np.exp(other - log_total), log_total
@@ -202,14 +204,13 @@ def _row_terms(
     own: np.ndarray, other: np.ndarray, densities: np.ndarray, y: np.ndarray, factors: Factors
 ) -> _RowTerms:
     """Return the terms of rows of classes y (m,) from their sums and densities (m, C or 0)."""
-    own_background, other_background = np.full((2, len(y)), -np.inf)
-    if densities.size:
-        at = np.arange(len(y)), y
-        own_background = densities[at]
-        others = densities.copy()
-        others[at] = -np.inf
-        other_background = logsumexp(others, axis=1)
-    return _RowTerms(own + np.log(factors.own[y]), other, own_background, other_background)
+    own = own + np.log(factors.own)[y]
+    if not densities.size:
+        return _RowTerms(own, other)
+    at = np.arange(len(y)), y
+    others = densities.copy()
+    others[at] = -np.inf
+    return _RowTerms(own, other, densities[at], logsumexp(others, axis=1))
 
 
 def _beta_slope(terms: _RowTerms, counts: np.ndarray, beta: float) -> float:
