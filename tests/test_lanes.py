@@ -55,7 +55,10 @@ def _assert_equal_the_twin(points, y, weights, chosen=None):
     rough = (2 * (s < 1 + 8 * eps) * weights) * 16 * eps + 600 * eps * w
     pull = np.where(same, own[:, None], other[:, None])
     expected, error = np.zeros((2, n, points.shape[1]))
-    for to, weight, sizes in ((expected, pull * w, gaps), (error, np.abs(pull) * rough, np.abs(gaps))):
+    for to, weight, sizes in (
+        (expected, pull * w, gaps),
+        (error, np.abs(pull) * rough, np.abs(gaps)),
+    ):
         terms = np.where(np.isfinite(s), weight, 0)[:, :, None] * sizes
         np.add.at(to, rows, terms.sum(axis=1))
         to += terms.sum(axis=0) * (-1 if to is expected else 1)

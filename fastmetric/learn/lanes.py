@@ -119,9 +119,7 @@ class InReach:
         return sum(engine.run(task, parts, n_jobs=self.n_jobs, label=label))
 
 
-def _make_lanes(
-    Z: np.ndarray, weights: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, Lanes]:
+def _make_lanes(Z: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, Lanes]:
     """Return the order of the points Z (n, d) in lanes (n,), and the lanes."""
     n, d = Z.shape
     order, cells = np.argsort(Z[:, 0]), np.zeros((2, n))

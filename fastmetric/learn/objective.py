@@ -34,7 +34,7 @@ class Evaluation(NamedTuple):
     value: float
     gradient: np.ndarray  # (d, D), float64
     error_bound: float = 0.0  # certified: how far the value is from the true one, but for rounding
-    way: str = "all pairs"  # or "trees"
+    way: str = "all pairs"  # or "trees", "pairs in reach"
     pair_share: float = 1.0  # of the pairs that were visited
     beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
 
@@ -50,7 +50,7 @@ class _RowTerms(NamedTuple):
     def probabilities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row near to nothing."""
         own, other = self.own, self.other
-        if self.own_background is not None:
+        if self.own_background is not None and self.other_background is not None:
             own = np.logaddexp(own, self.own_background)
             other = np.logaddexp(other, self.other_background)
         log_total = np.logaddexp(own, other)
