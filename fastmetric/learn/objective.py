@@ -13,16 +13,19 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmetric import engine
-from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.kernels import BIWEIGHT, GAUSSIAN
+from fastmetric.core.lanes import COORDINATES
 from fastmetric.core.tiles import make_points
 from fastmetric.learn.background import Background
 from fastmetric.learn.exact import AllPairs, Classes, ClassSums, RowPairs, mostly_faint
 from fastmetric.learn.forest import Forest
+from fastmetric.learn.lanes import InReach
 from fastmetric.learn.linear import column_means, cross_product, project
 from fastmetric.learn.mixture import Factors, Mixture
 
 # Where "auto" looks at trees at all: rows, dimensions, and rows a class.
 _TREES_FROM, _TREES_TO, _PER_CLASS = 5000, 12, 50
+_LANES_FROM = 500  # rows from which on "auto" looks at lanes
 
 
 class Evaluation(NamedTuple):
@@ -31,7 +34,7 @@ class Evaluation(NamedTuple):
     value: float
     gradient: np.ndarray  # (d, D), float64
     error_bound: float = 0.0  # certified: how far the value is from the true one, but for rounding
-    way: str = "all pairs"  # or "trees"
+    way: str = "all pairs"  # or "trees", "pairs in reach"
     pair_share: float = 1.0  # of the pairs that were visited
     beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
 
@@ -41,13 +44,13 @@ class _RowTerms(NamedTuple):
 
     own: np.ndarray  # the kernels of the own class
     other: np.ndarray  # those of the others
-    own_background: np.ndarray  # (0,) if there is none
-    other_background: np.ndarray
+    own_background: np.ndarray | None = None
+    other_background: np.ndarray | None = None
 
     def probabilities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row near to nothing."""
         own, other = self.own, self.other
-        if self.own_background.size:
+        if self.own_background is not None and self.other_background is not None:
             own = np.logaddexp(own, self.own_background)
             other = np.logaddexp(other, self.other_background)
         log_total = np.logaddexp(own, other)
@@ -169,19 +172,26 @@ class Objective:
 
     def _way(
         self, Z: np.ndarray, factors: Factors, chosen: np.ndarray | None
-    ) -> AllPairs | RowPairs | Forest:
-        """Return how to sum: over trees or all pairs; "auto" goes by sizes and counts."""
+    ) -> AllPairs | RowPairs | Forest | InReach:
+        """Return how to sum: over trees, what is in reach or all pairs; "auto" goes by counts."""
         (n, d), code = Z.shape, self.mixture.code
         weights = factors.weights[self.y]
-        # Trees of all points have to be worth their growing.
-        asked = n if chosen is None else 4 * len(chosen)
-        small = (
-            min(n, asked) < _TREES_FROM or d > _TREES_TO or n < _PER_CLASS * len(self.classes.sizes)
-        )
+        m = n if chosen is None else len(chosen)
+        few = code == BIWEIGHT and d <= len(COORDINATES)
+        if few:
+            small = m < _LANES_FROM
+        else:
+            # Trees of all points have to be worth their growing.
+            small = min(n, 4 * m) < _TREES_FROM or d > _TREES_TO
+            small |= n < _PER_CLASS * len(self.classes.sizes)
         if self.method == "tree" or (self.method == "auto" and not small):
-            forest = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
-            if self.method == "tree" or forest.pays():
-                return forest
+            way: Forest | InReach
+            if few:
+                way = InReach(Z, self.classes, weights, chosen, self.n_jobs)
+            else:
+                way = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
+            if self.method == "tree" or way.pays():
+                return way
         points = make_points(Z, weights)
         if chosen is not None:
             return RowPairs(points, self.classes, chosen, code, self.n_jobs)
@@ -194,14 +204,13 @@ def _row_terms(
     own: np.ndarray, other: np.ndarray, densities: np.ndarray, y: np.ndarray, factors: Factors
 ) -> _RowTerms:
     """Return the terms of rows of classes y (m,) from their sums and densities (m, C or 0)."""
-    own_background = other_background = np.empty(0)
-    if densities.size:
-        at = np.arange(len(y)), y
-        own_background = densities[at]
-        others = densities.copy()
-        others[at] = -np.inf
-        other_background = logsumexp(others, axis=1)
-    return _RowTerms(own + np.log(factors.own[y]), other, own_background, other_background)
+    own = own + np.log(factors.own)[y]
+    if not densities.size:
+        return _RowTerms(own, other)
+    at = np.arange(len(y)), y
+    others = densities.copy()
+    others[at] = -np.inf
+    return _RowTerms(own, other, densities[at], logsumexp(others, axis=1))
 
 
 def _beta_slope(terms: _RowTerms, counts: np.ndarray, beta: float) -> float:
