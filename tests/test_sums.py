@@ -123,9 +123,11 @@ def check(case):
     slack = (d + 4) * eps if case.kernel in COMPACT else 0.0
     least, most = (truth(case, slack), truth(case, -slack)) if slack else (exact, exact)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Logs are of sums in units of the largest weight.
-        unit = 0.0 if case.weights is None else np.log(case.weights.max())
-        size = np.maximum(np.abs(exact), np.abs(exact - unit))
+        # Logs are of sums in units of the largest weight; and the exponents that make up a sum
+        # are on average as large as its log in units of the total weight, at most.
+        weights = np.ones(len(case.X)) if case.weights is None else case.weights
+        units = np.log([1.0, weights.max(), weights.sum()])
+        size = np.abs(exact - units[:, None]).max(axis=0)
         rounding = 8 * eps * (d + np.where(np.isfinite(exact), size, 0))
         log_atol = np.log(naive.WIDE(case.atol))
         assert np.all(
