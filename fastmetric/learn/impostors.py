@@ -31,12 +31,12 @@ def target_neighbors(X: np.ndarray, y: np.ndarray, k: int, n_jobs: int | None) -
         most = min(k, len(members) - 1)
         if most:
             rows = np.ascontiguousarray(X[members])
-            targets = members[_nearest_others(rows, most, n_jobs)]
+            targets = members[nearest_others(rows, most, n_jobs)]
             pairs.append(np.stack([np.repeat(members, most), targets.ravel()]))
     return np.concatenate(pairs, axis=1)
 
 
-def _nearest_others(X: np.ndarray, k: int, n_jobs: int | None) -> np.ndarray:
+def nearest_others(X: np.ndarray, k: int, n_jobs: int | None = None) -> np.ndarray:
     """Return the row numbers (n, k) of the nearest others of each row of X (n, D)."""
     search = others(X, k, n_jobs)
     blocks = search.blocks(len(X))
@@ -65,9 +65,7 @@ def find_impostors(
         rows, cols = Z[block.i0 : block.i1], Z[block.j0 : block.j1]
         products = rows @ cols.T
         found, squares = np.empty((2, 2 * products.size), np.int32), np.empty(2 * products.size)
-        count = invaders(
-            Z, norms, y, reach, slack, products, block.i0, block.j0, found, squares
-        )
+        count = invaders(Z, norms, y, reach, slack, products, block.i0, block.j0, found, squares)
         return found[:, :count].copy(), squares[:count].copy()
 
     # The reach of a row shrinks while tiles are under way. Which of them see it makes no
