@@ -194,7 +194,10 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 lengths = [len(errors) - 1 for errors in curves] or most
 
                 def keep(state: State, number: int, step: int) -> None:
-                    figures = {"pairs": state.n_pairs, "active": int(state.scaled.sum())}
+                    figures: dict[str, float] = {
+                        "pairs": state.n_pairs,
+                        "active": int(state.scaled.sum()),
+                    }
                     if curves:
                         figures["validation"] = curves[number][step]
                     recorder.keep(state.model, **figures)
