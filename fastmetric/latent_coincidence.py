@@ -15,14 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric._neighbor_votes import Judge
 from fastmetric.learn import coincidence_solvers as solvers
+from fastmetric.learn import round_trials
 from fastmetric.learn.coincidence import START_NOISE, Coincidence, make_pairs
 from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
 from fastmetric.learn.linear import project
-from fastmetric.learn.rounds import Rounds, Settings
+from fastmetric.learn.round_trials import Trial
+from fastmetric.learn.rounds import Rounds, Settings, State
 from fastmetric.learn.starts import principal
-from fastmetric.learn.validation import held_out
 
 _INITS = ("auto", "pca", "identity")
+_PASSES_OF_FEW = 5  # with few rows, which is where neighbours in the input space mean least
 
 
 class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -51,15 +53,17 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     refresh : int, default=3
         Iterations of the solver between two searches for impostors, in `fit`; of L-BFGS at least
         two, as its first only finds out how far to go.
-    n_passes : int, default=1
-        In `fit`, learn so many times, each from the map before, with the neighbours that are
-        nearest under that map. 1: the neighbours in the input space, as in the paper. Try 5 on
-        small sets, and where Euclidean neighbours mean little.
-    early_stopping : bool, default=False
-        In `fit`, hold out a part of the rows, and stop when their errors by `n_neighbors` nearest
-        neighbours have not become fewer in ten searches; the map with the fewest is kept.
+    n_passes : int or "auto", default="auto"
+        In `fit`, learn up to so many times, each from the map before, with the neighbours that are
+        nearest under that map. 1: the neighbours in the input space, as in the paper. "auto": 5
+        with fewer than 1,000 rows, else 1.
+    early_stopping : bool, default=True
+        In `fit`, find out on rows held out how many iterations to learn for, by their errors with
+        `n_neighbors` nearest neighbours, and then learn from all rows. A pass ends where the
+        errors were fewest; ten searches without fewer end the trial. With fewer than 1,000 rows
+        every row is held out once, a fifth of them at a time.
     validation_fraction : float, default=0.1
-        The share of the rows that `early_stopping` holds out.
+        The share of the rows that `early_stopping` holds out, of 1,000 rows or more.
     max_iter : int, default=200
         Largest number of iterations of the solver, in each pass.
     tol : float, default=1e-4
@@ -89,7 +93,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     history_ : dict of ndarray
         One entry for the start and for each iteration (in `fit`, for each search):
         "log_likelihood", "noise_variance", "seconds"; in `fit` also "pairs" and "active" (rows),
-        and "validation" (the share of errors held out) with early_stopping.
+        and "validation" (the share of errors held out, in the trials) with early_stopping.
     n_iter_ : int
         Number of iterations; in `fit`, of searches for impostors. At least one.
     classes_ : ndarray of shape (n_classes,)
@@ -102,7 +106,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     Notes
     -----
     Ctrl-C during a fit raises KeyboardInterrupt and leaves the estimator fitted at the last
-    finished iteration, or as it was if there is none.
+    finished iteration, or as it was if there is none: the trials of early_stopping do not count.
 
     A matrix of n_features x n_features is formed: with thousands of features, project them first,
     by PCA for example.
@@ -135,8 +139,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         solver: str = "lbfgs",
         init: Any = "auto",
         refresh: int = 3,
-        n_passes: int = 1,
-        early_stopping: bool = False,
+        n_passes: int | str = "auto",
+        early_stopping: bool = True,
         validation_fraction: float = 0.1,
         max_iter: int = 200,
         tol: float = 1e-4,
@@ -177,27 +181,35 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
             _validate.squarable(X, "X")
-            learnt, kept = np.arange(len(X)), np.arange(0)
-            if self.early_stopping:
-                rng = check_random_state(self.random_state)
-                learnt, kept = held_out(learnt, y, self.validation_fraction, rng)
-                _validate.some_held_out(len(kept))
             W = self._start(X)
-            rows, labels = (X[learnt], y[learnt]) if len(kept) else (X, y)
-            judge = None
-            if len(kept):
-                judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
             settings = Settings(
-                self.n_neighbors, self.solver, self.refresh, self.n_passes, self.max_iter, self.tol
+                self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol
             )
-            recorder = self._recorder()
-            rounds = Rounds(rows, labels, settings, recorder, judge, self.n_jobs)
-            climb, interrupted = _climb(lambda: rounds.run(W), recorder)
-            state = rounds.kept
-            assert state is not None  # the start, at least
+            recorder = Recorder(self._say)
+            kept: list[State] = []
+
+            def run() -> Climb:
+                most = [settings.most_rounds] * self._most_passes(len(X))
+                curves = self._validated(X, y, W, settings) if self.early_stopping else []
+                lengths = [len(errors) - 1 for errors in curves] or most
+
+                def keep(state: State, number: int, step: int) -> None:
+                    figures: dict[str, float] = {
+                        "pairs": state.n_pairs,
+                        "active": int(state.scaled.sum()),
+                    }
+                    if curves:
+                        figures["validation"] = curves[number][step]
+                    recorder.keep(state.model, **figures)
+                    kept[:] = [state]
+
+                rounds = Rounds(X, y, settings, self.n_jobs)
+                return rounds.run(W, lengths, keep)
+
+            climb, interrupted = _climb(run, recorder)
+            (state,) = kept
             self._set_model(state.model, recorder, X.dtype, unit=state.unit())
-            self.length_scales_ = np.full(len(X), np.nan)
-            self.length_scales_[learnt] = state.length_scales()
+            self.length_scales_ = state.length_scales()
             self.classes_ = classes
         self._end(climb, interrupted)
         return self
@@ -230,7 +242,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             if isinstance(self.init, str):
                 W = problem.scaled(W, noise)
             solve = solvers.SOLVERS[self.solver]
-            recorder = self._recorder()
+            recorder = Recorder(self._say)
 
             def run() -> Climb:
                 return solve(
@@ -268,7 +280,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         _validate.choice("solver", self.solver, tuple(solvers.SOLVERS))
         _validate.integer("n_neighbors", self.n_neighbors, 1)
         _validate.integer("refresh", self.refresh, 1)
-        _validate.integer("n_passes", self.n_passes, 1)
+        if self.n_passes != "auto":
+            _validate.integer("n_passes", self.n_passes, 1)
         _validate.integer("max_iter", self.max_iter, 1)
         _validate.number("tol", self.tol)
         _validate.flag("early_stopping", self.early_stopping)
@@ -299,15 +312,34 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             return principal(X, p, self.n_jobs)
         return np.eye(p, n_features)
 
-    def _recorder(self) -> Recorder:
-        """Return what keeps the models of a run, and prints a line for each if verbose."""
+    def _validated(
+        self, X: np.ndarray, y: np.ndarray, W: np.ndarray, settings: Settings
+    ) -> list[list[float]]:
+        """Return the share of errors on rows held out, up to the best round of each pass."""
+        rng = check_random_state(self.random_state)
+        trials = []
+        for learnt, kept in round_trials.parts(y, self.validation_fraction, rng):
+            rows, labels = X[learnt], y[learnt]
+            judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
+            rounds = Rounds(rows, labels, settings, self.n_jobs)
+            trials.append(Trial(rounds, judge, len(kept)))
+        if not trials:  # classes of one row each: there is nothing to learn, either
+            return []
+        return round_trials.errors_by_round(
+            trials, W, self._most_passes(len(X)), lambda share: self._say({"validation": share})
+        )
 
-        def on_step(figures: dict[str, float]) -> None:
-            if self.verbose:
-                shown = "  ".join(f"{name} {value:.6g}" for name, value in figures.items())
-                print(f"[LatentCoincidenceAnalysis] {shown}", flush=True)
+    def _most_passes(self, n: int) -> int:
+        """Return the largest number of passes over n rows."""
+        if self.n_passes == "auto":
+            return _PASSES_OF_FEW if n < round_trials.FEW else 1
+        return int(self.n_passes)
 
-        return Recorder(on_step)
+    def _say(self, figures: dict[str, float]) -> None:
+        """Print a line of figures if verbose."""
+        if self.verbose:
+            shown = "  ".join(f"{name} {value:.6g}" for name, value in figures.items())
+            print(f"[LatentCoincidenceAnalysis] {shown}", flush=True)
 
     def _set_model(self, model: Model, recorder: Recorder, dtype: np.dtype, unit: float) -> None:
         """Set what was learnt, in units in which the length scale `unit` is 1."""

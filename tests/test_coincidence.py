@@ -267,11 +267,17 @@ def test_impostors_are_found_across_blocks_and_far_from_the_origin():
     assert np.sum(found[1] < 50) == np.sum(near & (y[:, None] != y[:50]))
 
 
-def test_the_number_of_impostors_is_bounded():
-    n = 4000  # two classes far apart inside, on top of each other
-    Z = np.random.default_rng(0).standard_normal((n, 1))
-    found = find_impostors(Z, np.arange(n) % 2, np.full(n, 1e9), None)
-    assert 50 * n < found.shape[1] <= 250 * n
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_of_many_impostors_the_nearest_are_found(n_jobs):
+    n = 3000  # two classes on top of each other, in several tiles
+    Z = np.random.default_rng(0).standard_normal((n, 2))
+    y, reach = np.arange(n) % 2, np.full(n, 1e9)
+    reach[7] = 1e-2
+    firsts, seconds = find_impostors(Z, y, reach, n_jobs)
+    for i in (0, 7, 1500, n - 1):
+        sq = np.where(y == y[i], np.inf, ((Z - Z[i]) ** 2).sum(axis=1))
+        nearest = np.argsort(sq)[:100]
+        assert set(seconds[firsts == i]) == set(nearest[sq[nearest] < reach[i]])
 
 
 def test_known_impostors_are_kept_and_rows_without_left_out():
@@ -296,9 +302,8 @@ def test_known_impostors_are_kept_and_rows_without_left_out():
 def test_rounds_never_fall_on_the_pairs_they_have(solver):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 5)), rng.integers(0, 3, 300)
-    settings = Settings(3, solver, refresh=3, n_passes=1, max_iter=9, tol=0.0)
-    recorder = solvers.Recorder(lambda figures: None)
-    rounds = Rounds(X, y, settings, recorder)
+    rounds = Rounds(X, y, Settings(3, solver, refresh=3, max_iter=9, tol=0.0))
+    rounds._begin(X)
     W = np.eye(5)
     for _ in range(3):
         problem, _ = rounds._problem(W)

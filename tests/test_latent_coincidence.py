@@ -1,6 +1,7 @@
 """Both estimators: scikit-learn's checks, pairs, labelled rows, bad and difficult input."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import LatentCoincidenceAnalysis, LatentCoincidenceClassifier
-from fastmetric._neighbor_votes import Judge, vote
+from fastmetric._neighbor_votes import vote
 from fastmetric.learn import rounds
 from fastmetric.learn.coincidence import Coincidence
+from fastmetric.learn.coincidence_solvers import Model
 from fastmetric.learn.impostors import target_neighbors
-from fastmetric.learn.validation import held_out
+from fastmetric.learn.round_trials import Trial, errors_by_round, parts
+from fastmetric.learn.rounds import State
 from tests import naive_coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings(
@@ -25,10 +28,14 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+# To the end, on neighbours in the input space.
+once = partial(LatentCoincidenceAnalysis, n_passes=1, early_stopping=False)
+
+
 @parametrize_with_checks(
     [
         LatentCoincidenceAnalysis(),
-        LatentCoincidenceAnalysis(solver="em", early_stopping=True, n_passes=2, random_state=0),
+        LatentCoincidenceAnalysis(solver="em", early_stopping=False, n_passes=2),
         LatentCoincidenceClassifier(n_components=1),
     ]
 )
@@ -109,7 +116,7 @@ def test_pairs_that_all_coincide():
 
 
 def test_pairs_forget_what_fit_left_behind(iris, pairs):
-    model = LatentCoincidenceAnalysis(2).fit(*iris)
+    model = once(2).fit(*iris)
     assert hasattr(model, "classes_")
     model.fit_pairs(*pairs, X=iris[0])
     assert not hasattr(model, "classes_")
@@ -154,7 +161,7 @@ def test_improves_nearest_neighbours_on_new_rows():
 
 
 def test_history_and_scales(wine):
-    model = LatentCoincidenceAnalysis(3).fit(*wine)
+    model = once(3).fit(*wine)
     history = model.history_
     assert {len(figures) for figures in history.values()} == {model.n_iter_ + 1}
     assert history["log_likelihood"][-1] == model.log_likelihood_
@@ -166,7 +173,7 @@ def test_history_and_scales(wine):
 
 
 def test_transform_is_the_product_with_components(iris):
-    model = LatentCoincidenceAnalysis(2).fit(*iris)
+    model = once(2).fit(*iris)
     np.testing.assert_allclose(model.transform(iris[0]), iris[0] @ model.components_.T)
     assert list(model.get_feature_names_out()) == [
         "latentcoincidenceanalysis0",
@@ -174,22 +181,65 @@ def test_transform_is_the_product_with_components(iris):
     ]
 
 
-def test_early_stopping_keeps_the_map_with_the_fewest_errors(wine):
-    kept = []
+def test_early_stopping_learns_from_all_rows_for_as_long_as_errors_held_out_fall(wine):
+    X, y = wine
+    model = LatentCoincidenceAnalysis(2, n_passes=1, random_state=0).fit(X, y)
+    errors = model.history_["validation"]
+    assert model.n_iter_ == len(errors) - 1 > 0
+    assert np.all(errors[-1] < errors[:-1])
+    again = once(2, max_iter=3 * model.n_iter_).fit(X, y)
+    assert np.array_equal(model.components_, again.components_)
 
-    class Spy(Judge):
-        def __call__(self, W):
-            kept.append((super().__call__(W), W))
-            return kept[-1][0]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastmetric.latent_coincidence.Judge", Spy)
-        model = LatentCoincidenceAnalysis(early_stopping=True, random_state=0).fit(*wine)
-    errors = [error for error, _ in kept]
-    assert model.history_["validation"].tolist() == errors
-    best = kept[int(np.argmin(errors))][1]
-    ratio = model.components_ / best
-    np.testing.assert_allclose(ratio, ratio.flat[0], rtol=1e-9)  # another unit of length
+@pytest.mark.parametrize("n", [7, 40, 999])
+def test_of_few_rows_each_is_held_out_once_with_others_of_its_class(n):
+    y = np.random.default_rng(n).integers(0, 3, n)
+    split = list(parts(y, 0.1, np.random.RandomState(0)))
+    assert np.array_equal(np.sort(np.concatenate([kept for _, kept in split])), np.arange(n))
+    for learnt, kept in split:
+        assert np.array_equal(np.sort(np.concatenate([learnt, kept])), np.arange(n))
+        shares = np.bincount(y[kept], minlength=3) - np.bincount(y, minlength=3) / 5
+        assert np.abs(shares).max() < 1
+
+
+def test_of_many_rows_a_part_is_held_out():
+    y = np.arange(1000) % 4
+    ((learnt, kept),) = parts(y, 0.1, np.random.RandomState(0))
+    assert np.array_equal(np.sort(np.concatenate([learnt, kept])), np.arange(1000))
+    assert np.bincount(y[kept]).tolist() == [25] * 4
+    assert not list(parts(np.arange(1000), 0.1, np.random.RandomState(0)))
+
+
+class _Script:
+    """Rounds that go where the script says: errors of each pass."""
+
+    def __init__(self, passes):
+        self.passes, self.begun = passes, []
+
+    def one_pass(self, W, number):
+        self.begun.append(float(W[0, 0]))
+        for error in self.passes[number]:
+            model = Model(np.array([[error]]), 1.0, 0.0)
+            yield State(model, np.ones(1), np.ones(1, bool), 1)
+
+
+def test_a_pass_is_cut_at_its_fewest_errors_and_the_next_begins_there():
+    one = _Script([[0.5, 0.3, 0.4, 0.2], [0.2, 0.1, 0.3], [0.1, 0.1]])
+    two = _Script([[0.5, 0.1], [0.1, 0.1, 0.1, 0.1], [0.1]])  # ends sooner, and stays there
+    trials = [Trial(script, lambda W: W[0, 0], 10) for script in (one, two)]
+    seen = []
+    curves = errors_by_round(trials, np.array([[0.5]]), 5, seen.append)
+    assert curves == [[0.5, 0.2, 0.25, 0.15], [0.15, 0.1], [0.1]]
+    assert one.begun == [0.5, 0.2, 0.1]
+    assert len(seen) == 4 + 4 + 2
+
+
+def test_ten_rounds_without_fewer_errors_end_a_trial():
+    script = _Script([[0.5, 0.3] + [0.4] * 30])
+    seen = []
+    curves = errors_by_round([Trial(script, lambda W: W[0, 0], 10)], np.eye(1), 1, seen.append)
+    assert curves == [[0.5, 0.3]]
+    assert len(seen) == 12
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
@@ -207,16 +257,11 @@ def test_noise_and_scales_are_those_of_the_map_that_is_kept(wine, early_stopping
     model = LatentCoincidenceAnalysis(
         3, n_passes=2, max_iter=60, early_stopping=early_stopping, random_state=0
     ).fit(X, y)
-    learnt = np.arange(len(X))
-    if early_stopping:
-        learnt = held_out(learnt, y, 0.1, np.random.RandomState(0))[0]
-        assert model.log_likelihood_ != model.history_["log_likelihood"][-1]
-    kappa_sq = np.nan_to_num(model.length_scales_[learnt], nan=1.0) ** 2
+    kappa_sq = np.nan_to_num(model.length_scales_, nan=1.0) ** 2
     found = [
-        Coincidence(X[learnt], one.pairs, kappa_sq).log_likelihood(
-            model.components_, model.noise_variance_
-        )
+        Coincidence(X, one.pairs, kappa_sq).log_likelihood(model.components_, model.noise_variance_)
         for one in problems
+        if len(one.X) == len(X)
     ]
     assert np.abs(np.array(found) / model.log_likelihood_ - 1).min() < 1e-9
 
@@ -229,7 +274,7 @@ def test_passes_look_for_targets_under_the_map(iris, monkeypatch):
         return target_neighbors(rows, y, k, n_jobs)
 
     monkeypatch.setattr("fastmetric.learn.rounds.target_neighbors", spy)
-    LatentCoincidenceAnalysis(2, n_passes=3, max_iter=6).fit(*iris)
+    once(2, n_passes=3, max_iter=6).fit(*iris)
     assert [rows.shape for rows in seen] == [(150, 4), (150, 2), (150, 2)]
 
 
@@ -253,10 +298,7 @@ def test_classes_of_few_rows(y):
 @pytest.mark.parametrize("scale", [1e-100, 1e100])
 def test_the_unit_of_length_does_not_matter(wine, solver, scale):
     X, y = wine
-    one, other = (
-        LatentCoincidenceAnalysis(3, solver=solver, max_iter=6).fit(rows, y)
-        for rows in (X, scale * X)
-    )
+    one, other = (once(3, solver=solver, max_iter=6).fit(rows, y) for rows in (X, scale * X))
     assert one.history_["log_likelihood"][-1] != one.history_["log_likelihood"][0]
     # A length scale is searched for to half a percent: a near tie of two may go either way, which
     # moves the likelihood, flat at its top, by the square of that.
@@ -316,15 +358,9 @@ def test_sparse_rows_are_refused(iris):
             model.fit(csr_array(iris[0]), iris[1])
 
 
-def test_early_stopping_needs_rows_to_hold_out():
-    X = np.random.default_rng(0).standard_normal((5, 2))
-    with pytest.raises(ValueError, match="holds out"):
-        LatentCoincidenceAnalysis(early_stopping=True).fit(X, np.arange(5))
-
-
 def test_warns_if_it_did_not_converge(wine):
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        LatentCoincidenceAnalysis(max_iter=1, tol=0.0).fit(*wine)
+        once(max_iter=1, tol=0.0).fit(*wine)
 
 
 def test_ctrl_c_leaves_the_last_good_map(wine, monkeypatch):
@@ -338,11 +374,16 @@ def test_ctrl_c_leaves_the_last_good_map(wine, monkeypatch):
         return moved(self, *arguments)
 
     monkeypatch.setattr(rounds.Rounds, "_moved", interrupted)
-    model = LatentCoincidenceAnalysis(2)
+    model = once(2)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*wine)
     assert model.n_iter_ == 2
     assert model.transform(wine[0]).shape == (178, 2)
+    calls.clear()
+    model = LatentCoincidenceAnalysis(2)
+    with pytest.raises(KeyboardInterrupt):  # in a trial
+        model.fit(*wine)
+    assert not hasattr(model, "n_features_in_")
 
 
 # The same bits, float32, pickles
@@ -354,7 +395,9 @@ def test_results_do_not_depend_on_threads():
     index = rng.integers(0, 3000, (200_000, 2))
     signs = np.where(y[index[:, 0]] == y[index[:, 1]], 1, -1)
     makers = [
-        lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs).fit(X, y),
+        lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs, random_state=0).fit(
+            X, y
+        ),
         lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs).fit_pairs(
             index, signs, X=X
         ),
@@ -477,10 +520,7 @@ def test_targets_are_those_of_scikit_learn(n_features, order):
 
 def test_one_iteration_between_searches_gets_as_far(wine):
     """The first iteration of L-BFGS is a short one: by itself, the map would hardly move."""
-    ends = [
-        LatentCoincidenceAnalysis(3, refresh=refresh).fit(*wine).history_["log_likelihood"]
-        for refresh in (1, 2)
-    ]
+    ends = [once(3, refresh=refresh).fit(*wine).history_["log_likelihood"] for refresh in (1, 2)]
     assert np.array_equal(*ends)
 
 

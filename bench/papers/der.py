@@ -26,9 +26,9 @@ from bench.papers._der_data import TASKS, Task, inputs, one_split, raw_splits
 from bench.papers._der_rows import Row
 from fastmetric import NCA, KDTree, LatentCoincidenceAnalysis, LatentCoincidenceClassifier
 from fastmetric._neighbor_votes import vote
+from fastmetric.learn.impostors import nearest_others
 
 _K = 3
-_HELD_OUT_FROM = 1_000  # training rows; of fewer, too few could be held out to tell maps apart
 _FEW = 500  # rows that code is compiled with
 
 
@@ -67,12 +67,9 @@ QUICK = Plan(
 # Methods
 
 
-def _metric(p: int, n: int) -> LatentCoincidenceAnalysis:
-    """Return the metric: stopped by rows held out where there are enough, else in five passes."""
-    large = n >= _HELD_OUT_FROM
-    return LatentCoincidenceAnalysis(
-        p, n_neighbors=_K, n_passes=1 if large else 5, early_stopping=large, random_state=0
-    )
+def _metric(p: int) -> LatentCoincidenceAnalysis:
+    """Return the metric, by its defaults."""
+    return LatentCoincidenceAnalysis(p, n_neighbors=_K, random_state=0)
 
 
 def _error(Z: np.ndarray, Z_test: np.ndarray, y: np.ndarray, y_test: np.ndarray) -> float:
@@ -87,7 +84,9 @@ def _fitted(model: Any, split: Split) -> tuple[Any, float]:
         warnings.simplefilter("ignore", ConvergenceWarning)
         if isinstance(model, LatentCoincidenceAnalysis):
             few = min(_FEW, len(split.X))
-            type(model)(model.n_components, max_iter=3).fit(split.X[:few], split.y[:few])
+            type(model)(model.n_components, max_iter=3, random_state=0).fit(
+                split.X[:few], split.y[:few]
+            )
         return model, clock(lambda: model.fit(split.X, split.y)).best
 
 
@@ -118,7 +117,7 @@ def _set_rows(task: Task, plan: Plan) -> Iterator[Row]:
         principal = _error(split.X, split.X_test, split.y, split.y_test)
         errors.setdefault(_der_rows.PRINCIPAL, []).append(principal)
         models = {
-            _der_rows.COINCIDENCE: _metric(task.p, len(split.X)),
+            _der_rows.COINCIDENCE: _metric(task.p),
             _der_rows.NEIGHBOURHOOD: NCA(task.p, random_state=0),
         }
         for name, model in models.items():
@@ -244,7 +243,7 @@ def _dimension_rows(name: str, plan: Plan) -> Iterator[Row]:
     for p in sorted({min(p, n_features) for p in plan.metric_dimensions}):
         for method, model in (
             ("PCA", PCA(p, random_state=0)),
-            (_der_rows.COINCIDENCE, _metric(p, len(split.X))),
+            (_der_rows.COINCIDENCE, _metric(p)),
         ):
             model, took = _fitted(model, split)
             error, Z = _mapped_error(model, split), model.transform(split.X)
@@ -255,11 +254,7 @@ def _dimension_rows(name: str, plan: Plan) -> Iterator[Row]:
 
 def _leave_one_out(Z: np.ndarray, y: np.ndarray) -> float:
     """Return the error of the rows by their 3 nearest other rows, in percent."""
-    near = KDTree(Z).query(Z, k=_K + 1, return_distance=False)
-    other = near != np.arange(len(Z))[:, None]
-    other[other.all(axis=1), -1] = False  # duplicates: the row itself is not among its nearest
-    labels = y[near[other].reshape(-1, _K)]
-    return 100 * float(np.mean(vote(labels) != y))
+    return 100 * float(np.mean(vote(y[nearest_others(Z, _K)]) != y))
 
 
 def _or_reason(data: str, rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:

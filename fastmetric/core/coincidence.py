@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import compiled, exact_order
+from fastmetric.core.neighbours import sink
 
 _GOLDEN = 0.3819660112501051  # the smaller part of the golden section
 _WIDENINGS, _CUTS = 60, 12  # of the search for a length scale: steps out, steps in
@@ -160,18 +161,17 @@ def search_scales(pairs, q, kappa_sq, noise, p, first, last):
 
 
 @compiled
-def invaders(Z, norms, labels, reach, slack, products, row_at, col_at, most, found):
+def invaders(Z, norms, labels, reach, slack, products, row_at, col_at, found, squares):
     """Collect pairs of a tile, of different labels, within reach of a row; return their number.
 
     `products` (a, b) are those of the rows of Z (n, p) from `row_at` on with those from `col_at`
     on, of which pairs i < j are looked at. With the squared `norms` (n,) they give squared
     distances but for rounding, `slack` times the norms: near ones are taken anew, from
     differences. The pair (i, j) is found if its squared distance is less than reach[i], (j, i) if
-    it is less than reach[j]; at most so many of each row. Row numbers go into `found`
-    (2, 2 * most * max(a, b)).
+    it is less than reach[j]. Row numbers go into `found` (2, 2 * a * b), their squared distances
+    into `squares` (2 * a * b,).
     """
     p, count = Z.shape[1], 0
-    by_rows, by_cols = np.zeros(products.shape[0], np.int64), np.zeros(products.shape[1], np.int64)
     for a in range(products.shape[0]):
         i = row_at + a
         for b in range(max(0, i + 1 - col_at), products.shape[1]):
@@ -185,12 +185,23 @@ def invaders(Z, norms, labels, reach, slack, products, row_at, col_at, most, fou
             for k in range(p):
                 gap = Z[i, k] - Z[j, k]
                 square += gap * gap
-            if square < reach[i] and by_rows[a] < most:
-                by_rows[a] += 1
-                found[0, count], found[1, count] = i, j
+            if square < reach[i]:
+                found[0, count], found[1, count], squares[count] = i, j, square
                 count += 1
-            if square < reach[j] and by_cols[b] < most:
-                by_cols[b] += 1
-                found[0, count], found[1, count] = j, i
+            if square < reach[j]:
+                found[0, count], found[1, count], squares[count] = j, i, square
                 count += 1
     return count
+
+
+@exact_order
+def keep_nearest(found, squares, best, others, reach):
+    """Offer pairs (2, m) to the heaps `best`, `others` (n, K), largest first, of their first rows.
+
+    reach[i] becomes what a pair has to be nearer than from now on.
+    """
+    for e in range(squares.size):
+        i, square = found[0, e], squares[e]
+        if square < best[i, 0]:
+            sink(best[i], others[i], best.shape[1], square, found[1, e])
+            reach[i] = min(reach[i], best[i, 0])

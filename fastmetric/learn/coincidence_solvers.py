@@ -13,9 +13,8 @@ from fastmetric.learn.coincidence import Coincidence, Evaluation, Scatter
 
 # sigma^2 stays within these factors of kappa^2: pairs of one kind drive it to 0 or beyond all.
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12
-# The unit in which L-BFGS moves the map, as a share of it. As sigma^2 is bounded, SciPy's first
-# step is no longer than the gradient in these units: a short one.
-_UNIT_MOVE = 0.1
+# How far L-BFGS moves the map in its first step, as a share of it.
+_FIRST_MOVE = 0.05
 
 
 class Model(NamedTuple):
@@ -80,7 +79,11 @@ def lbfgs(
     log-likelihood and on its gradient.
     """
     scatter = scatter or Scatter(problem)
-    root = scatter.root() * (_UNIT_MOVE * scatter.size(W) or 1.0)
+    root = scatter.root() * (scatter.size(W) or 1.0)
+    slope = float(np.linalg.norm(problem.evaluate(W, noise).pulled @ root)) / problem.n_pairs
+    # As sigma^2 is bounded, SciPy's first step is the gradient (or of length one, if that is
+    # less). In units of u it is u^2 times as long: chosen so that the step is not lost.
+    root *= np.sqrt(_FIRST_MOVE / max(slope, _FIRST_MOVE))
     seen: list[Model] = []
 
     def model_at(theta: np.ndarray) -> tuple[np.ndarray, float]:

@@ -10,13 +10,14 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.blocks import symmetric_blocks
-from fastmetric.core.coincidence import Pairs, invaders
+from fastmetric.core.coincidence import Pairs, invaders, keep_nearest
 from fastmetric.core.pairs import Block
 from fastmetric.learn.coincidence import make_pairs
 from fastmetric.learn.neighbours import others
 
 _TIES = 1e-6  # rows at the distance of the farthest target, but for rounding, are impostors, too
-_MOST = 100  # impostors of a row in one search, about: outliers in small classes have all rows
+_MOST = 100  # impostors of a row in one search: outliers in small classes have all rows
+_LOOK = 250  # what a pair costs besides its product, in dimensions: it keeps tiles short
 
 
 def target_neighbors(X: np.ndarray, y: np.ndarray, k: int, n_jobs: int | None) -> np.ndarray:
@@ -30,12 +31,12 @@ def target_neighbors(X: np.ndarray, y: np.ndarray, k: int, n_jobs: int | None) -
         most = min(k, len(members) - 1)
         if most:
             rows = np.ascontiguousarray(X[members])
-            targets = members[_nearest_others(rows, most, n_jobs)]
+            targets = members[nearest_others(rows, most, n_jobs)]
             pairs.append(np.stack([np.repeat(members, most), targets.ravel()]))
     return np.concatenate(pairs, axis=1)
 
 
-def _nearest_others(X: np.ndarray, k: int, n_jobs: int | None) -> np.ndarray:
+def nearest_others(X: np.ndarray, k: int, n_jobs: int | None = None) -> np.ndarray:
     """Return the row numbers (n, k) of the nearest others of each row of X (n, D)."""
     search = others(X, k, n_jobs)
     blocks = search.blocks(len(X))
@@ -51,25 +52,28 @@ def find_impostors(
 ) -> np.ndarray:
     """Return pairs (2, m) of rows i, j of Z (n, p) with |z_i - z_j|^2 < reach[i], y[i] != y[j].
 
-    Of a row with more than about _MOST, and more than 8 in a tile, the first by number in every
-    tile: the same on any number of threads, but not the nearest. Those left out are found in a
-    later search, when the map has moved the others away.
+    Of a row with more than _MOST, the nearest. Those left out are found in a later search, when
+    the map has moved the others away.
     """
     n, p = Z.shape
     norms = np.einsum("ij,ij->i", Z, Z)
     slack = 4 * (p + 4) * np.finfo(Z.dtype).eps  # of the product form of a distance
+    reach = reach.copy()
+    best, others = np.full((n, min(n, _MOST)), np.inf), np.empty((n, min(n, _MOST)), np.int32)
 
-    def task(block: Block) -> np.ndarray:
+    def task(block: Block) -> tuple[np.ndarray, np.ndarray]:
         rows, cols = Z[block.i0 : block.i1], Z[block.j0 : block.j1]
-        side = max(len(rows), len(cols))
-        most = max(8, round(_MOST * side / n))
-        found = np.empty((2, 2 * most * side), np.int32)
         products = rows @ cols.T
-        count = invaders(Z, norms, y, reach, slack, products, block.i0, block.j0, most, found)
-        return found[:, :count].copy()
+        found, squares = np.empty((2, 2 * products.size), np.int32), np.empty(2 * products.size)
+        count = invaders(Z, norms, y, reach, slack, products, block.i0, block.j0, found, squares)
+        return found[:, :count].copy(), squares[:count].copy()
 
-    parts = list(engine.run(task, symmetric_blocks(n, p), n_jobs=n_jobs))
-    return np.concatenate(parts, axis=1)
+    # The reach of a row shrinks while tiles are under way. Which of them see it makes no
+    # difference: a pair beyond it is not among the nearest.
+    for found, squares in engine.run(task, symmetric_blocks(n, p + _LOOK), n_jobs=n_jobs):
+        keep_nearest(found, squares, best, others, reach)
+    firsts, places = np.nonzero(best < np.inf)
+    return np.stack([firsts.astype(np.int32), others[firsts, places]])
 
 
 class ActiveSet:

@@ -8,19 +8,19 @@ the many pairs it brings in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmetric.learn import coincidence_solvers as solvers
 from fastmetric.learn.coincidence import START_NOISE, Coincidence, Scatter
-from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
+from fastmetric.learn.coincidence_solvers import Climb, Model
 from fastmetric.learn.impostors import ActiveSet, target_neighbors
 from fastmetric.learn.linear import column_means, project
 
 _LONGEST_MOVE = 0.05  # of a map in a round, as a share of its size
-_PATIENCE = 10  # rounds without a better score
 _HALVINGS = 20
 _FEWEST_STEPS = 2  # of L-BFGS: the first, one gradient long, only finds out how far to go
 
@@ -31,17 +31,22 @@ class Settings(NamedTuple):
     n_neighbors: int  # targets of a row
     solver: str
     refresh: int  # iterations of the solver in a round
-    n_passes: int  # the targets of the second one and on are found under the map so far
     max_iter: int  # in a pass
     tol: float
 
+    @property
+    def most_rounds(self) -> int:
+        """Return the largest number of rounds in a pass."""
+        return -(-self.max_iter // self.refresh)
+
 
 class State(NamedTuple):
-    """A model, and kappa^2 of the rows it was fitted with."""
+    """A model, kappa^2 of the rows it was fitted with, and the number of pairs."""
 
     model: Model
     kappa_sq: np.ndarray  # (n,)
     scaled: np.ndarray  # (n,) bool: whose kappa^2 means something
+    n_pairs: int
 
     def unit(self) -> float:
         """Return the median kappa of the rows that were ever active; 1 without any."""
@@ -61,21 +66,53 @@ class Rounds:
     """The run from a start to the end: rows X (n, D) of classes y (n,), and kappa^2 of each."""
 
     def __init__(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        settings: Settings,
-        recorder: Recorder,
-        judge: Callable[[np.ndarray], float] | None = None,
-        n_jobs: int | None = None,
+        self, X: np.ndarray, y: np.ndarray, settings: Settings, n_jobs: int | None = None
     ) -> None:
-        """Take what judges a map (the share of errors on rows held out), if anything does."""
-        self.X, self.y, self.settings, self.recorder = X, y, settings, recorder
-        self.judge, self.n_jobs = judge, n_jobs
+        self.X, self.y, self.settings, self.n_jobs = X, y, settings, n_jobs
         self.center = column_means(X, n_jobs)
-        self.kept: State | None = None  # the last, or the best by `judge`
-        self.errors: list[float] = []
-        self._begin(X)
+        self.ended = ""  # why the last pass did; it may also have run out of iterations
+
+    def run(
+        self, W: np.ndarray, lengths: Sequence[int], keep: Callable[[State, int, int], None]
+    ) -> Climb:
+        """Learn from the start W (p, D), in passes of so many rounds at most.
+
+        `keep` is given every state, with the number of its pass and of its round.
+        """
+        for number, length in enumerate(lengths):
+            for step, state in enumerate(islice(self.one_pass(W, number), length + 1)):
+                keep(state, number, step)
+            W = state.model.W
+        converged = bool(self.ended) or lengths[-1] < self.settings.most_rounds
+        return Climb(state.model, converged, self.ended or "max_iter reached")
+
+    def one_pass(self, W: np.ndarray, number: int) -> Iterator[State]:
+        """Yield the state at W, and after each round of a pass.
+
+        The targets of the first pass, number 0, are nearest in the input space; later, under W.
+        """
+        settings, self.ended = self.settings, ""
+        self._begin(self._project(W) if number else self.X)
+        problem, new = self._problem(W)
+        noise = START_NOISE * _median_scale(self.kappa_sq, self.scaled) ** 2 / len(W)
+        model = Model(W, noise, problem.log_likelihood(W, noise))
+        if not problem.n_pairs:
+            self.ended = "no row has impostors"
+        yield self._state(model, problem)
+        if self.ended:
+            return
+        for left in range(settings.max_iter, 0, -settings.refresh):
+            problem.search_scales(model.W, model.noise)
+            before = problem.log_likelihood(model.W, model.noise)
+            steps = min(settings.refresh, left)
+            model = self._moved(problem, model._replace(log_likelihood=before), steps)
+            least = settings.tol * problem.n_pairs
+            if model.log_likelihood - before <= least and new <= least:
+                self.ended = "the gain fell below tol"
+            yield self._state(model, problem)
+            if self.ended:
+                return
+            problem, new = self._problem(model.W)
 
     def _begin(self, rows: np.ndarray) -> None:
         """Begin a pass, with the targets that are nearest among these rows."""
@@ -84,37 +121,9 @@ class Rounds:
         self.kappa_sq = np.ones(len(self.X))
         self.scaled = np.zeros(len(self.X), bool)  # whose kappa^2 means something
 
-    def run(self, W: np.ndarray) -> Climb:
-        """Learn from the start W (p, D)."""
-        climb = self._run_pass(W)
-        for _ in range(1, self.settings.n_passes):
-            self._begin(self._project(climb.model.W))
-            climb = self._run_pass(climb.model.W)
-        return climb
-
-    def _run_pass(self, W: np.ndarray) -> Climb:
-        """Learn from W with the targets at hand."""
-        settings = self.settings
-        problem, new = self._problem(W)
-        noise = START_NOISE * _median_scale(self.kappa_sq, self.scaled) ** 2 / len(W)
-        model = Model(W, noise, problem.log_likelihood(W, noise))
-        began = len(self.errors)
-        self._keep(model, problem)
-        if not problem.n_pairs:
-            return Climb(model, True, "no row has impostors")
-        for left in range(settings.max_iter, 0, -settings.refresh):
-            problem.search_scales(model.W, model.noise)
-            before = problem.log_likelihood(model.W, model.noise)
-            steps = min(settings.refresh, left)
-            model = self._moved(problem, model._replace(log_likelihood=before), steps)
-            self._keep(model, problem)
-            if self._is_over(began):
-                return Climb(model, True, "the error on rows held out no longer falls")
-            least = settings.tol * problem.n_pairs
-            if model.log_likelihood - before <= least and new <= least:
-                return Climb(model, True, "the gain fell below tol")
-            problem, new = self._problem(model.W)
-        return Climb(model, False, "max_iter reached")
+    def _state(self, model: Model, problem: Coincidence) -> State:
+        """Return a model with what it was fitted with."""
+        return State(model, self.kappa_sq.copy(), self.scaled.copy(), problem.n_pairs)
 
     def _project(self, W: np.ndarray) -> np.ndarray:
         """Return the rows under W, centred."""
@@ -149,23 +158,3 @@ class Rounds:
                 return Model(W, noise, value)
             share /= 2
         return model
-
-    def _keep(self, model: Model, problem: Coincidence) -> None:
-        """Keep a model, and judge it."""
-        figures: dict[str, float] = {
-            "pairs": problem.n_pairs,
-            "active": int(self.active.active.sum()),
-        }
-        better = True
-        if self.judge is not None:
-            error = figures["validation"] = self.judge(model.W)
-            better = error < min(self.errors, default=np.inf)
-            self.errors.append(error)
-        if better:
-            self.kept = State(model, self.kappa_sq.copy(), self.scaled.copy())
-        self.recorder.keep(model, **figures)
-
-    def _is_over(self, began: int) -> bool:
-        """Return whether the best model of a pass, by the rows held out, is long past."""
-        errors = self.errors[began:]
-        return bool(errors) and len(errors) - int(np.argmin(errors)) > _PATIENCE
