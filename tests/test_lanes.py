@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastmetric import nca_value_and_grad
+from fastmetric import engine, nca_value_and_grad
 from fastmetric.learn.exact import Classes
 from fastmetric.learn.lanes import InReach
 from fastmetric.learn.mixture import Mixture
@@ -114,6 +114,17 @@ def test_same_bits_for_any_number_of_threads(d):
         assert np.array_equal(a, b)
     pulls = np.zeros(9000), np.ones(9000), np.arange(9000.0)
     assert np.array_equal(one.scatter(*pulls), two.scatter(*pulls))
+
+
+def test_rows_in_thin_lanes_share_a_task(monkeypatch):
+    tasks, run = [], engine.run
+    monkeypatch.setattr(
+        engine, "run", lambda task, parts, **how: tasks.extend(parts) or run(task, parts, **how)
+    )
+    apart = 10.0 * np.arange(3000)[:, None] * np.ones(3)  # every point in a lane of its own
+    way = _in_reach(apart, np.arange(3000) // 1000, np.ones(3000))
+    assert np.all(np.isneginf(way.log_sums().own))
+    assert tasks == [(0, 3000)]
 
 
 def test_auto_looks_at_lanes_where_few_pairs_are_in_reach():
