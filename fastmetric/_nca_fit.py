@@ -255,11 +255,13 @@ class NCAFit:
                 "again, or learn by partial_fit from the start: its rows are kept."
             )
         known = classes if first else self.classes_
-        if not first and classes is not None and not np.array_equal(np.unique(classes), known):
-            raise ValueError(
-                f"classes={np.unique(classes).tolist()} are not those of the first rows, "
-                f"{known.tolist()}. Leave classes out, or begin anew with fit."
-            )
+        if not first and classes is not None:
+            given = np.unique(classes)
+            if not np.array_equal(given, known):
+                raise ValueError(
+                    f"classes={given.tolist()} are not those of the first rows, "
+                    f"{known.tolist()}. Leave classes out, or begin anew with fit."
+                )
         X, classes, y = _validate.new_rows(self, X, y, known, first)
         if not first:
             X = X.astype(self._X.dtype, copy=False)

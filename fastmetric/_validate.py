@@ -15,6 +15,7 @@ FLOATS = (np.float64, np.float32)
 
 # Of two weights: beyond, a product with a kernel leaves the precision.
 _LARGEST_RATIO = {np.dtype(np.float64): 1e290, np.dtype(np.float32): 1e30}
+_LEAST_PRIOR = 1e-250  # of their sum: below, one over a compact kernel's sum may overflow
 
 
 @contextmanager
@@ -247,6 +248,11 @@ def priors(value: Any, n_classes: int) -> np.ndarray | None:
         raise ValueError(
             f"priors should be {n_classes} positive numbers, one for each class in sorted order; "
             f"got {value!r}."
+        )
+    if given.min() < _LEAST_PRIOR * total:
+        raise ValueError(
+            f"priors={value!r} are too far apart: the smallest should be at least "
+            f"{_LEAST_PRIOR:.0e} of their sum. Leave out the rows of a class that cannot be."
         )
     return given / total
 

@@ -55,8 +55,8 @@ class NCA(
         matter. None: classic NCA, where every row counts the same.
     method : {"auto", "exact", "tree"}, default="auto"
         How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
-        with certified error. "auto" takes the faster, anew for every map: it counts what the
-        trees would do for a few rows.
+        with certified error; with the biweight in up to three dimensions, over the pairs in reach.
+        "auto" takes the faster, anew for every map: it counts what a few rows would cost.
     rtol : float, default=0.0
         The relative error that trees may make in a class sum of Gaussians; see `error_bound_`.
     solver : {"auto", "lbfgs", "stochastic", "minibatch"}, default="auto"

@@ -453,6 +453,21 @@ def test_rotation_of_the_projected_space_rotates_the_gradient(kernel):
         np.testing.assert_allclose(turned, Q @ gradient, atol=1e-10 * np.abs(gradient).max())
 
 
+@pytest.mark.parametrize("method", ["exact", "tree"])
+@pytest.mark.parametrize("kernel", ["gaussian", "biweight"])
+def test_priors_far_apart_lose_nothing_in_float32(kernel, method):
+    A, X, y = _medium(n=300, dtype=np.float32)
+    for least in (1e-35, 1e-45, 1e-240):
+        variant = dict(kernel=kernel, method=method, priors=np.where(np.unique(y), least, 1.0))
+        single, double = (
+            nca_value_and_grad(2 * A, X.astype(dtype), y, **variant)
+            for dtype in (np.float32, np.float64)
+        )
+        assert single[0] == pytest.approx(double[0], rel=1e-5)
+        scale = max(1.0, np.abs(double[1]).max())
+        np.testing.assert_allclose(single[1], double[1], atol=1e-5 * scale)
+
+
 def test_only_ratios_of_priors_matter():
     A, X, y = _small()
     for background in BACKGROUNDS.values():
@@ -476,6 +491,7 @@ BAD = {
     "priors negative": (dict(priors=[-1.0, 2.0]), "priors should be"),
     "priors NaN": (dict(priors=[np.nan, 1.0]), "priors"),
     "priors sum": (dict(priors=[1e308, 1.5e308]), "priors should be"),
+    "priors apart": (dict(priors=[1e-260, 1.0]), "too far apart"),
 }
 
 

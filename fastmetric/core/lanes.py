@@ -175,7 +175,7 @@ def lane_sums(query, ref, selves, first, last, out):
             used, k, r = _copy(ref, nearby, r, count)
             for i in range(query.groups[g], query.groups[g + 1]):
                 itself = _found(selves[i], nearby.pieces[:k])
-                weight = weights[itself]
+                weight = weights[itself]  # of the last place for -1, which keeps it
                 if itself >= 0:
                     weights[itself] = 0
                 own, other = _class_sums(query.table[:, i], nearby.table, zs, used)

@@ -28,8 +28,7 @@ def list_pairs(products, sq_i, sq_j, least_i, least_j, reach, diagonal):
     _distances(products, sq_i, sq_j, least_i, least_j, diagonal)
     limit_j = least_j + reach
     starts = np.zeros(m + 1, np.intp)
-    # One place more: what is written there is not kept.
-    cols, s = np.empty(m * n + 1, np.int32), np.empty(m * n + 1, products.dtype)
+    cols, s = np.empty(m * n, np.int32), np.empty(m * n, products.dtype)
     counts, at = np.empty(n, np.uint8), np.uintp(0)  # unsigned: no index from the end
     for i in range(m):
         row, limit = products[i], least_i[i] + reach
@@ -117,8 +116,8 @@ def pull_listed(starts, cols, s, side_i, side_j, rows, faint):
 
 @compiled
 def _longest(starts):
-    """Return the largest number of pairs of a row, and 1 for what is written but not kept."""
-    return (starts[1:] - starts[:-1]).max() + 1
+    """Return the largest number of pairs of a row."""
+    return (starts[1:] - starts[:-1]).max()
 
 
 @compiled

@@ -58,11 +58,9 @@ def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
         if child < 0:
             start, stop = tree.starts[node], tree.stops[node]
             v = around(tree, node, nodes.centers[node], inverse_h)
-            weights, scratch = (
-                point_weights[start:stop],
-                np.empty((scratch_rows(series), v.shape[1])),
-            )
+            scratch = np.empty((scratch_rows(series), v.shape[1]))
             fill(series, series.degree, v, TAYLOR, scratch)
+            weights = point_weights[start:stop]
             add_moments(series, series.degree, weights, TAYLOR, scratch, coefficients)
         else:
             for at in (child, child + 1):

@@ -180,9 +180,8 @@ class Forest:
         parts = [jobs[i : i + step] for i in range(0, len(jobs), step)]
         at_points = np.zeros(self.cols.shape)
         adjoints = np.zeros(self.reference.nodes.coefficients.shape)
-        spare: list[
-            tuple[np.ndarray, np.ndarray]
-        ] = []  # zeros; fresh memory costs more than clearing
+        # Zeros; fresh memory costs more than clearing.
+        spare: list[tuple[np.ndarray, np.ndarray]] = []
 
         def pull(part: list[_Job]) -> tuple[np.ndarray, np.ndarray]:
             try:

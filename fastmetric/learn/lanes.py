@@ -113,9 +113,10 @@ class InReach:
     ) -> int:
         """Run a task on all groups of `query`, a range at a time; return the sum."""
         most, (low, high) = _TASK
-        step = int(min(max(most / ref.table.shape[1], low), high)) // GROUP
-        count = len(query.lane_of)
-        parts = list(pairwise([*range(0, count, step), count]))
+        rows, step = query.groups[-1], int(min(max(most / ref.table.shape[1], low), high))
+        # By rows, since groups in thin lanes have few.
+        cuts = np.searchsorted(query.groups, np.append(np.arange(0, rows, step), rows))
+        parts = [(int(a), int(b)) for a, b in pairwise(cuts) if a < b]
         return sum(engine.run(task, parts, n_jobs=self.n_jobs, label=label))
 
 

@@ -2,7 +2,8 @@
 
 A row's probability P_i of its own class comes from two sums of weighted kernels, over its own
 class and over the others, and from the background if there is one [CCK-2], [CCK-7]; f(A) =
-sum P_i [CCK-3] and its gradient 2 UᵀX [CCK-6]. The sums go over all pairs, or over trees.
+sum P_i [CCK-3] and its gradient 2 UᵀX [CCK-6]. The sums go over all pairs, over trees, or over the
+pairs in reach of a compact kernel.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fastmetric.learn.mixture import Factors, Mixture
 # Where "auto" looks at trees at all: rows, dimensions, and rows a class.
 _TREES_FROM, _TREES_TO, _PER_CLASS = 5000, 12, 50
 _LANES_FROM = 500  # rows from which on "auto" looks at lanes
+_LIGHTEST = 1e-20  # with smaller weights, what rows pull with would overflow in float32
 
 
 class Evaluation(NamedTuple):
@@ -176,9 +178,11 @@ class Objective:
         """Return how to sum: over trees, what is in reach or all pairs; "auto" goes by counts."""
         (n, d), code = Z.shape, self.mixture.code
         weights = factors.weights[self.y]
+        if weights.min() < _LIGHTEST:
+            Z = Z.astype(np.float64)
         m = n if chosen is None else len(chosen)
-        few = code == BIWEIGHT and d <= len(COORDINATES)
-        if few:
+        by_lanes = code == BIWEIGHT and d <= len(COORDINATES)
+        if by_lanes:
             small = m < _LANES_FROM
         else:
             # Trees of all points have to be worth their growing.
@@ -186,7 +190,7 @@ class Objective:
             small |= n < _PER_CLASS * len(self.classes.sizes)
         if self.method == "tree" or (self.method == "auto" and not small):
             way: Forest | InReach
-            if few:
+            if by_lanes:
                 way = InReach(Z, self.classes, weights, chosen, self.n_jobs)
             else:
                 way = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
