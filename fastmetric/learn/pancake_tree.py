@@ -125,7 +125,7 @@ def _pays(
         def task(x: np.ndarray, walk: _Walk = walk) -> tuple[int, int]:
             return log_sums(*walk, x[None], log_rtol)[1:]
 
-        for pairs, nodes in engine.run(task, trial, n_jobs=n_jobs):
+        for pairs, nodes in engine.run(task, list(trial), n_jobs=n_jobs):
             left -= pairs * cost + nodes * _NODE
         if left <= 0:
             return False
