@@ -18,12 +18,13 @@ _MOST_FEATURES = 12
 _FEWEST = 256  # queries, and points, with which a tree may pay
 _LEAF_SIZE = 128
 _QUERIES = 512  # of a block, at most
-_LONGEST = 2e8  # nanoseconds of a block, if nothing is left out
+_LONGEST = 1e8  # nanoseconds of a block, if nothing is left out
 _TRIAL = 32  # queries of a trial, and at most one out of so many
 # Nanoseconds, of which only the ratios matter: a pair in a leaf, and each of its products; a node
-# that is opened; a shape of a pair in blocks, and each product of the pair.
+# that is opened; a pair in blocks: each shape, each direction and its products, between what they
+# take in float64 and in float32.
 _PAIR, _PRODUCT, _NODE = 2.5, 0.25, 25.0
-_BLOCK_SHAPE, _BLOCK_PRODUCT = 2.2, 0.06
+_BLOCK_SHAPE, _BLOCK_DIRECTION, _BLOCK_PRODUCT = 1.9, 0.4, 0.05
 
 
 class _Points(NamedTuple):
@@ -117,8 +118,8 @@ def _pays(
 ) -> bool:
     """Return whether the tree promises less work than all pairs, by what a few queries count."""
     q, n_features, n = points.directions.shape
-    in_blocks = _BLOCK_SHAPE * len(shapes) + _BLOCK_PRODUCT * n_features * (q + 1)
-    left = len(trial) * n * in_blocks
+    in_blocks = (q + 1) * (_BLOCK_DIRECTION + _BLOCK_PRODUCT * n_features)
+    left = len(trial) * n * (_BLOCK_SHAPE * len(shapes) + in_blocks)
     for shape in shapes:
         walk, cost = _walk(points, shape), _pair_cost(n_features, shape)
 

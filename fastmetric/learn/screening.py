@@ -29,7 +29,7 @@ _TRIAL_QUERIES, _TRIAL_POINTS = 32, 128
 # pair alone in its products, the marginal of a pancake in the products of its directions.
 _BOUND, _ALONE, _MARGINAL = 5.0, 3.5, 6.0
 _WORTH = 0.8  # of the cost without screening
-_LEAST_WORK = 6e9  # products in float32 without screening: a trial takes as long as some 5e8
+_LEAST_WORK = 7e9  # products in float32 without screening: a trial takes as long as some 1e9
 
 
 class Screen(NamedTuple):
@@ -66,7 +66,7 @@ def make_screen(
     basis = _principal_directions(pancakes, grid)
     trial = query[:: m // _TRIAL_QUERIES][:_TRIAL_QUERIES]
     points = np.arange(n)[:: max(1, n // _TRIAL_POINTS)][:_TRIAL_POINTS]
-    wanted, few = _coordinates(trial, pancakes, basis, n_jobs), min(rounding)
+    wanted, few = _coordinates(trial, pancakes, basis, n_jobs), max(1, n_features // 2)
     known = _known_terms(pancakes, trial, grid, basis[:, :few], wanted[:, :few], n_jobs)
     best, least = 0, _WORTH * unscreened
     for d, lost in rounding.items():
