@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fastmetric import KernelDensity, ManifoldParzen, engine, manifold_parzen
 from fastmetric.learn import neighbours, pancake_tree, pancakes, screening
 from fastmetric.learn.local_pca import Pancakes, _leading
-from fastmetric.learn.shapes import Grid
+from fastmetric.learn.shapes import Block, Grid
 from tests import naive_manifold
 
 EPS = np.finfo(np.float64).eps
@@ -203,6 +203,26 @@ def test_a_marginal_is_never_below_its_gaussian(problem, part):
         assert np.all(bounds <= terms.astype(float) + slack)
 
 
+def test_near_points_are_found_in_short_blocks(monkeypatch):
+    """However many queries there are: a block is what Ctrl-C waits for."""
+    monkeypatch.setattr(screening, "_LEAST_WORK", 0)
+    monkeypatch.setattr(screening, "_WORTH", np.inf)
+    rng = np.random.default_rng(32)
+    X, query = rng.standard_normal((2500, 16)), rng.standard_normal((5000, 16))
+    model = ManifoldParzen(1, n_neighbors=3, noise_variance=0.5).fit(X)
+    run, blocks = engine.run, []
+
+    def spy(task, items, **options):
+        blocks.extend(item for item in items if isinstance(item, Block))
+        return run(task, items, **options)
+
+    monkeypatch.setattr(engine, "run", spy)
+    model.score_samples(query)
+    pairs = [len(query[block.rows]) * len(X[block.points]) for block in blocks]
+    assert sum(pairs) >= 2 * len(X) * len(query)  # the near points, and the sums
+    assert max(pairs) <= 2**23
+
+
 # Trees
 
 
@@ -280,6 +300,25 @@ def test_trees_leave_out_what_they_may(only_trees, share, rtol):
     assert (ours < expected + 0.5 * np.log1p(-rtol)).all() == (share < 1)
 
 
+def test_trees_do_not_trust_the_length_of_directions(only_trees):
+    """A kernel reaches farther along a direction that is shorter than one.
+
+    Round kernels nearby are 9 nats above those far away if their directions are as long as that,
+    and below if they are not.
+    """
+    noise, X, query = 0.01, np.zeros((64, 2)), np.zeros((1, 2))
+    X[32:, 0] = 200 + np.linspace(-1, 1, 32)
+    model = ManifoldParzen(1, n_neighbors=31, noise_variance=noise, rtol=0.1).fit(X)
+    model.directions_[32:] *= 1 - 1e-3
+    widest = noise + model.variances_[32:, 0]
+    far = np.max(-0.5 * X[32:, 0] ** 2 / widest - 0.5 * np.log(widest / noise))
+    X[:32, 1] = np.sqrt(-2 * noise * (far + 9))
+    model._X = X
+    along = model.directions_, model.variances_
+    expected = naive_manifold.density_along(X, *along, query, noise)
+    assert_certified(model.score_samples(query), expected, model, query, 0.1)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n_features", [2, 3])
 def test_a_tree_is_taken_where_kernels_are_small(n_features, dtype, monkeypatch):
@@ -322,6 +361,38 @@ def test_blocks_are_taken_where_all_kernels_reach(monkeypatch):
     by_tree = model.score_samples(query)
     np.testing.assert_allclose(by_tree, in_blocks, rtol=0, atol=1e-12)
     assert np.any(by_tree != in_blocks)
+
+
+def test_a_trial_of_trees_is_short(monkeypatch):
+    """Few queries have few of them tried; two full walks cost more than four shapes in blocks."""
+    X, query = spiral(1000, 2, 0.01, 7), spiral(256, 2, 0.01, 8)
+    model = ManifoldParzen(1, n_neighbors=11, noise_variance=1.0).fit(X)
+    walk, walked = pancake_tree.log_sums, []
+
+    def spy(tree, leaves, bounds, rows, log_rtol):
+        walked.extend(rows)
+        return walk(tree, leaves, bounds, rows, log_rtol)
+
+    monkeypatch.setattr(pancake_tree, "log_sums", spy)
+    model.score_samples_grid(query, noise_variance=[1.0, 2.0, 3.0, 1e-6])
+    assert len(walked) == 2 * 8
+
+
+def test_blocks_of_trees_are_short_whatever_is_left_out(only_trees, monkeypatch):
+    monkeypatch.setattr(pancake_tree, "_LONGEST", 1e7)
+    X = np.random.default_rng(33).standard_normal((3000, 4))
+    model = ManifoldParzen(4, n_neighbors=6, noise_variance=1e-4).fit(X)
+    walk, sizes = pancake_tree.log_sums, []
+
+    def spy(tree, leaves, bounds, rows, log_rtol):
+        sizes.append(len(rows))
+        return walk(tree, leaves, bounds, rows, log_rtol)
+
+    monkeypatch.setattr(pancake_tree, "log_sums", spy)
+    model.score_samples(X[:600])
+    assert sum(sizes) == 600
+    pair = pancake_tree._pair_cost(4, Grid(np.array([4]), np.array([1e-4])))
+    assert 0.9e7 < max(sizes) * len(X) * pair <= 1e7
 
 
 def test_a_grid_by_trees_is_many_fits(only_trees):

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.pancakes import Marginals, Sums, add_pairs, list_pairs
+from fastmetric.learn.linear import whitened
 from fastmetric.learn.local_pca import Pancakes
 from fastmetric.learn.shapes import Block, Grid, empty_sums, shapes_of
 
@@ -28,7 +29,7 @@ _TRIAL_QUERIES, _TRIAL_POINTS = 32, 128
 # pair alone in its products, the marginal of a pancake in the products of its directions.
 _BOUND, _ALONE, _MARGINAL = 5.0, 3.5, 6.0
 _WORTH = 0.8  # of the cost without screening
-_LEAST_WORK = 1e10  # products in float32 without screening: a trial takes as long as some 1e9
+_LEAST_WORK = 7e9  # products in float32 without screening: a trial takes as long as some 1e9
 
 
 class Screen(NamedTuple):
@@ -65,22 +66,24 @@ def make_screen(
     basis = _principal_directions(pancakes, grid)
     trial = query[:: m // _TRIAL_QUERIES][:_TRIAL_QUERIES]
     points = np.arange(n)[:: max(1, n // _TRIAL_POINTS)][:_TRIAL_POINTS]
-    known = _known_terms(pancakes, trial, grid, basis[:, : max(1, n_features // 2)], n_jobs)
+    wanted, few = _coordinates(trial, pancakes, basis, n_jobs), max(1, n_features // 2)
+    known = _known_terms(pancakes, trial, grid, basis[:, :few], wanted[:, :few], n_jobs)
     best, least = 0, _WORTH * unscreened
     for d, lost in rounding.items():
         cost = (q + 1) * (d + _BOUND) + _MARGINAL * q * n_features * d / m
         if cost >= least:
             break
-        screen = _screen(pancakes, trial, basis[:, :d], known, lost + log_share)
-        found, _ = _listed(pancakes, slice(0, len(trial)), points, grid, screen)
+        screen = Screen(basis[:, :d], wanted[:, :d], known, lost + log_share)
+        found, _ = _listed(pancakes, points, grid, screen)
         cost += _ALONE * len(found) / (len(trial) * len(points)) * unscreened
         if cost < least:
             best, least = d, cost
     if best == 0:
         return None
     basis = np.ascontiguousarray(basis[:, :best])
-    known = _known_terms(pancakes, query, grid, basis, n_jobs)
-    return _screen(pancakes, query, basis, known, rounding[best] + log_share)
+    wanted = _coordinates(query, pancakes, basis, n_jobs)
+    known = _known_terms(pancakes, query, grid, basis, wanted, n_jobs)
+    return Screen(basis, wanted, known, rounding[best] + log_share)
 
 
 def _numbers_of_coordinates(n_features: int) -> list[int]:
@@ -88,12 +91,11 @@ def _numbers_of_coordinates(n_features: int) -> list[int]:
     return [max(1, n_features // part) for part in (8, 4, 2, 1)]
 
 
-def _screen(
-    pancakes: Pancakes, query: np.ndarray, basis: np.ndarray, known: np.ndarray, margin: float
-) -> Screen:
-    """Return the screen for some queries."""
-    coordinates = (query - pancakes.center).astype(np.float64, copy=False) @ basis
-    return Screen(basis, coordinates.astype(_NARROW), known, margin)
+def _coordinates(
+    rows: np.ndarray, pancakes: Pancakes, basis: np.ndarray, n_jobs: int | None
+) -> np.ndarray:
+    """Return the coordinates of some rows in the basis (D, d), float32."""
+    return whitened(rows, pancakes.center, basis.T, n_jobs).astype(_NARROW, copy=False)
 
 
 def _rounding(d: int, size: float, pancakes: Pancakes, grid: Grid) -> float:
@@ -122,37 +124,40 @@ def _principal_directions(pancakes: Pancakes, grid: Grid) -> np.ndarray:
 
 
 def _known_terms(
-    pancakes: Pancakes, query: np.ndarray, grid: Grid, basis: np.ndarray, n_jobs: int | None
+    pancakes: Pancakes,
+    query: np.ndarray,
+    grid: Grid,
+    basis: np.ndarray,
+    wanted: np.ndarray,
+    n_jobs: int | None,
 ) -> np.ndarray:
     """Return a term (m,), float64, of the log density at each query: mostly a large one.
 
-    The largest of those of the nearest point of every block, in the coordinates of the basis.
+    The largest of those of the nearest point of every block, in the coordinates of the basis;
+    `wanted` (m, d) are those of the queries.
     """
-    sigma = np.sqrt(grid.noise[0])
-    narrow = (sigma * basis).astype(_NARROW)
+    points = _coordinates(pancakes.X, pancakes, basis, n_jobs)
+    half_norms = np.einsum("ij,ij->i", points, points) / 2
 
-    def coordinates(rows: np.ndarray) -> np.ndarray:
-        return ((rows - pancakes.center) / sigma).astype(_NARROW, copy=False) @ narrow
-
-    def task(points: slice) -> np.ndarray:
-        sums = empty_sums(grid, len(query))
-        near = coordinates(pancakes.X[points])
-        half = np.einsum("ij,ij->i", near, near) / 2
-        for first in range(0, len(query), _QUERIES):
-            rows = slice(first, first + _QUERIES)
-            # (|x|² - |x - x_i|²) / 2
-            closeness = wanted[rows] @ near.T
-            closeness -= half
-            nearest, columns = np.unique(closeness.argmax(axis=1), return_inverse=True)
-            part = Sums(sums.top[:, :, rows], sums.total[:, :, rows])
-            every = np.arange(len(columns))
-            nearest += points.start
-            _add_pairs(pancakes, query[rows], nearest, columns, every, grid, part)
+    def task(block: Block) -> np.ndarray:
+        closeness = wanted[block.rows] @ points[block.points].T
+        closeness -= half_norms[block.points]  # (|x|² - |x - x_i|²) / 2
+        nearest, places = np.unique(closeness.argmax(axis=1), return_inverse=True)
+        nearest += block.points.start
+        sums = empty_sums(grid, len(places))
+        every = np.arange(len(places))
+        _add_pairs(pancakes, query[block.rows], nearest, places, every, grid, sums)
         return sums.top[0, 0]
 
-    wanted, n = coordinates(query), len(pancakes.X)
-    blocks = [slice(first, min(first + _POINTS, n)) for first in range(0, n, _POINTS)]
-    return np.maximum.reduce(list(engine.run(task, blocks, n_jobs=n_jobs)))
+    (m, n), known = (len(query), len(points)), np.full(len(query), -np.inf)
+    blocks = [
+        Block(slice(i, min(i + _QUERIES, m)), slice(j, min(j + _POINTS, n)))
+        for i in range(0, m, _QUERIES)
+        for j in range(0, n, _POINTS)
+    ]
+    for block, part in zip(blocks, engine.run(task, blocks, n_jobs=n_jobs), strict=True):
+        known[block.rows] = np.maximum(known[block.rows], part)
+    return known
 
 
 def _marginals(
@@ -181,14 +186,11 @@ def _marginals(
 
 
 def _listed(
-    pancakes: Pancakes, rows: slice, points: slice | np.ndarray, grid: Grid, screen: Screen
+    pancakes: Pancakes, points: slice | np.ndarray, grid: Grid, screen: Screen
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs that matter: of points and of queries, by their place among them (p,).
-
-    screen.known is that of the queries `rows`.
-    """
+    """Return the pairs that matter: of points and of the screen's queries, by their place (p,)."""
     marginals = _marginals(pancakes, points, grid, screen.basis)
-    query, floors = screen.query[rows], 2 * (screen.known - screen.margin)
+    query, floors = screen.query, 2 * (screen.known - screen.margin)
     t, height, d = marginals.rows.shape
     products = marginals.rows.reshape(t * height, d) @ query.T
     return list_pairs(
@@ -214,11 +216,13 @@ def add_screened(
     Where many of a tile do, `add_all` adds them all.
     """
     step = max(1, _ROWS // (int(grid.counts[-1]) + 1))
+    coordinates = screen.query[block.rows]
     for first in range(block.points.start, block.points.stop, step):
         part = slice(first, min(first + step, block.points.stop))
         # What has been added may be larger than what was known before.
         known = np.maximum(screen.known[block.rows], sums.top[0, 0])
-        rows, columns = _listed(pancakes, block.rows, part, grid, screen._replace(known=known))
+        own = screen._replace(query=coordinates, known=known)
+        rows, columns = _listed(pancakes, part, grid, own)
         if len(rows) > _FEW_PAIRS * len(known) * (part.stop - first):
             add_all(pancakes, query, Block(block.rows, part), grid, sums)
         else:
