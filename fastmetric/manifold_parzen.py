@@ -69,9 +69,10 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
 
     In up to 12 features, where few of the kernels reach a row, a k-d tree finds them, and the
     others are left out: at most `rtol` of the density, 0 being as much as rounding loses anyway.
-    Else log densities are computed by matrix products where their rounding changes them by less
-    than about 1e-9 (float32: 0.01), and where the noise is too small for that, by differences,
-    which is slower and loses no digits.
+    In many features kernels that are found to be negligible are left out, too, together at most
+    `rtol` or 1e-12 of the density (float32: 1e-7). Log densities are then computed by matrix
+    products where their rounding changes them by less than about 1e-9 (float32: 0.01), and where
+    the noise is too small for that, by differences, which is slower and loses no digits.
 
     Examples
     --------
