@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import exact_order
+from fastmetric._jit import exact_order, inlined_in_order
 from fastmetric.core.exp import exp64
 from fastmetric.core.expansion import LOG_FACTORIALS, log_remainder
 from fastmetric.core.groups import SLACK, center_distance
@@ -79,7 +79,7 @@ def _steepness(code, s_hi, k_lo):
     return 0.0 if code == TOPHAT else 2.0
 
 
-@exact_order
+@inlined_in_order
 def judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     """Return (how, degree, error): the cheapest way to accept a node, or to open it."""
     nodes = ref.nodes
@@ -106,13 +106,17 @@ def judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     # The terms of the series are up to exp(radius * reach + radius^2 / 2) times the field.
     reach = max(center, radius)
     log_terms = group.shift + radius * reach + (radius * radius - reach * reach) / 2
+    most = ref.series.indices.shape[0]
+    if rule.coarse > 0 and ref.tree.children[node] < 0:
+        # A term costs as much as a pair in float32.
+        most = min(most, ref.tree.stops[node] - ref.tree.starts[node])
     degree, error = _least_degree(
-        ref.series, 2, 2 * spread, radius, r, group.shift, weight, log_terms, allowed
+        ref.series, 2, most, 2 * spread, radius, r, group.shift, weight, log_terms, allowed
     )
     return (SERIES if degree > 0 else OPEN), degree, error
 
 
-@exact_order
+@inlined_in_order
 def crowd_degree(crowds, c, ref, rule, node, s_lo, allowed):
     """Return (degree, error): the least degree that a crowd takes a node in with; 0: none."""
     nodes, inverse_h2 = ref.nodes, 2 * rule.factor
@@ -130,15 +134,17 @@ def crowd_degree(crowds, c, ref, rule, node, s_lo, allowed):
     shake = nodes.offsets[node] * inverse_h
     spread = weight * own * (own + 2 * shake) + nodes.scatters[node] * inverse_h2
     log_terms = both * v + (both * both - v * v) / 2
-    return _least_degree(ref.series, 1, spread, both, r, 0.0, weight, log_terms, allowed)
+    most = ref.series.indices.shape[0]
+    return _least_degree(ref.series, 1, most, spread, both, r, 0.0, weight, log_terms, allowed)
 
 
-@exact_order
-def _least_degree(series, lowest, spread, radius, r, shift, weight, log_terms, allowed):
+@inlined_in_order
+def _least_degree(series, lowest, most, spread, radius, r, shift, weight, log_terms, allowed):
     """Return the least degree from `lowest` on that keeps within `allowed`, and its error.
 
-    (0, 0.0) if there is none. `spread` is the sum of w |u|^2, |u| <= radius, all in h; r is the
-    least distance of a query to a point. log_terms: how large the terms are that are rounded.
+    (0, 0.0) if there is none of at most `most` terms. `spread` is the sum of w |u|^2,
+    |u| <= radius, all in h; r is the least distance of a query to a point. log_terms: how large
+    the terms are that are rounded.
     """
     if allowed <= 0 or log_terms > 300.0:
         return 0, 0.0
@@ -147,6 +153,8 @@ def _least_degree(series, lowest, spread, radius, r, shift, weight, log_terms, a
         return 0, 0.0
     log_spread, log_radius, log_allowed = np.log(spread) + shift, np.log(radius), np.log(allowed)
     for p in range(lowest, series.degree + 1):
+        if series.term_counts[p] > most:
+            break
         log_error = (
             log_spread
             + (p - 1) * log_radius

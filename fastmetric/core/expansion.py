@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled, exact_order
+from fastmetric._jit import compiled, inlined_in_order
 from fastmetric.core.exp import exp64
 
 HIGHEST = {1: 12, 2: 9, 3: 7, 4: 3}  # the degree kept, by dimension; 1 (the centroid) beyond
@@ -50,6 +50,7 @@ class Series(NamedTuple):
     prefix_degrees: np.ndarray  # (d, most): total degrees of the prefixes of length 0..d-1
     prefix_counts: np.ndarray  # (d,): how many of them
     indices: np.ndarray  # (C, d): the multi-indices
+    term_counts: np.ndarray  # (P + 1,): how many of them have a total degree up to 0, 1, ..
     one_less: np.ndarray  # (C, d): where a - e_k stands; -1 if a_k = 0
     signs: np.ndarray  # (C,): (-1)^|a|
     sums: np.ndarray  # (T, 3): where a, b and a + b stand, |a + b| ascending
@@ -105,6 +106,7 @@ def make_series(d: int) -> Series:
         padded,
         counts,
         whole,
+        np.cumsum(np.bincount(whole.sum(axis=1))),
         np.array(one_less),
         (-1.0) ** whole.sum(axis=1),
         np.array(sums, np.uint32)[:, 1:].copy(),
@@ -116,7 +118,7 @@ def make_series(d: int) -> Series:
 LOG_FACTORIALS = np.array([lgamma(n + 1) for n in range(max(HIGHEST.values()) + 2)])
 
 
-@exact_order
+@inlined_in_order
 def log_remainder(series, n, r):
     """Return log sup { |He_n(y)| exp(-r'^2/2) : |y| <= r', r' >= r }, at most 1 % too large."""
     if r >= _FAR:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled, exact_order
+from fastmetric._jit import compiled, exact_order, inlined
 from fastmetric.core.exp import exp, exp64
 from fastmetric.core.expansion import Series
 from fastmetric.core.fields import TAYLOR, add_series, contracted, fill, scratch_rows
@@ -38,6 +38,7 @@ class Reference(NamedTuple):
 
     tree: Tree  # rows padded to whole panels, which nothing reads
     panels: np.ndarray  # (N / width, d, width), the tree's points
+    coarse_panels: np.ndarray  # the same in float32, each leaf around its centre; may be empty
     point_weights: np.ndarray  # (n,), float64, in tree order
     nodes: Nodes
     series: Series
@@ -50,6 +51,7 @@ class Rule(NamedTuple):
     factor: float  # s = factor * squared distance
     rtol: float
     atol: float
+    coarse: float = 0.0  # the relative error of a leaf in float32; 0: not allowed
 
 
 class Queries(NamedTuple):
@@ -75,6 +77,8 @@ class Group(NamedTuple):
     shift: float
     totals: np.ndarray  # (m,): the sums so far
     tile: np.ndarray  # scratch
+    coarse_strips: np.ndarray
+    coarse_tile: np.ndarray
     scratch: np.ndarray
     v: np.ndarray  # (d, m)
 
@@ -103,6 +107,8 @@ def make_group(queries, crowds, c, ref):
         queries.shifts[g],
         np.zeros(m),
         np.empty(GROUP * LONGEST, queries.rows.dtype),
+        np.zeros(strips.shape, np.float32),
+        np.empty(GROUP * LONGEST if ref.coarse_panels.size > 0 else 0, np.float32),
         np.empty((scratch_rows(ref.series), m)),
         np.empty((d, m)),
     )
@@ -142,17 +148,23 @@ def shifted_kernel(code, s, shift):
     return np.float64(kernel_value(code, s))
 
 
-@compiled
+@inlined
 def distance_tile(group, ref, start, stop):
     """Return the squared distances to the points start:stop (rows, columns), both padded.
 
     Infinite from a query to itself, where it is to be left out.
     """
-    width = ref.panels.shape[2]
+    return fill_tile(group, group.strips, ref.panels, start, stop, group.tile)
+
+
+@inlined
+def fill_tile(group, strips, panels, start, stop, memory):
+    """Write the squared distances of strips to the panels' points start:stop; return the tile."""
+    width = panels.shape[2]
     padded = (stop - start + width - 1) // width * width
-    height = group.strips.shape[0] * ROWS
-    tile = group.tile[: height * padded].reshape(height, padded)
-    sq_distances(group.strips, 0, ref.panels, start, tile)
+    height = strips.shape[0] * ROWS
+    tile = memory[: height * padded].reshape(height, padded)
+    sq_distances(strips, 0, panels, start, tile)
     if start <= group.last_self and group.first_self < stop:
         for i in range(group.selves.size):
             if start <= group.selves[i] < stop:
@@ -160,14 +172,19 @@ def distance_tile(group, ref, start, stop):
     return tile
 
 
-@compiled
+@inlined
 def add_leaf(group, ref, rule, start, stop):
     """Add the points start:stop of the tree, pair by pair."""
     tile = distance_tile(group, ref, start, stop)
-    _apply_kernel(rule.code, group.tile[: tile.size], rule.factor, group.shift)
-    weights = ref.point_weights[start:stop]
+    add_tile(group, tile, rule.code, rule.factor, group.shift, ref.point_weights[start:stop])
+
+
+@inlined
+def add_tile(group, tile, code, factor, shift, weights):
+    """Turn a tile of squared distances into kernels, and add the sums of its rows."""
+    _apply_kernel(code, tile.reshape(tile.size), factor, shift)
     for i in range(group.totals.size):
-        group.totals[i] += _weighted_sum(tile[i, : stop - start], weights)
+        group.totals[i] += _weighted_sum(tile[i, : weights.size], weights)
 
 
 @compiled
@@ -210,7 +227,7 @@ def _weighted_sum(values, weights):
     return total
 
 
-@compiled
+@inlined
 def add_centroid(group, ref, rule, node):
     """Add a node as if all its weight sat at its centre (Epanechnikov: exactly)."""
     center, weight, cols = ref.nodes.centers[node], ref.nodes.weights[node], group.cols
@@ -240,7 +257,7 @@ def place(group, rule, center):
             out[i] = (row[i] - x) * inverse_h
 
 
-@compiled
+@inlined
 def add_field(group, ref, rule, node, degree):
     """Add a node by its series."""
     place(group, rule, ref.nodes.centers[node])

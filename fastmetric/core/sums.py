@@ -36,6 +36,7 @@ from fastmetric.core.acceptance import (
     judged,
 )
 from fastmetric.core.borrowed import borrowed
+from fastmetric.core.coarse import add_coarse_leaf, coarse_tail
 from fastmetric.core.crowds import LEVELS, make_crowds
 from fastmetric.core.exp import exp64
 from fastmetric.core.expansion import hand_down, translate
@@ -163,7 +164,7 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
         if s_lo >= 1 and not has_tails(rule.code):
             left -= weight
             continue
-        how, degree = OPEN, 0
+        how, degree, allowed = OPEN, 0, 0.0
         holds_self = start <= group.last_self and group.first_self < stop
         if not holds_self and (rule.rtol > 0 or atol > 0):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
@@ -190,7 +191,12 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
             height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
             continue
         if how == OPEN:
-            add_leaf(group, ref, rule, start, stop)
+            tail = coarse_tail(ref, rule, node, s_hi)
+            if tail <= allowed and group.shift == 0:
+                add_coarse_leaf(group, ref, rule, node)
+                spent += tail
+            else:
+                add_leaf(group, ref, rule, start, stop)
             left -= weight
         certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
         if visits.size > 0:

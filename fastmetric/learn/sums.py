@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.coarse import LIGHTEST, coarse_error
 from fastmetric.core.expansion import highest_degree
 from fastmetric.core.groups import GROUP, LONGEST, Queries, Rule
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
@@ -20,13 +21,15 @@ from fastmetric.learn.trees import LEAF_SIZE, build_tree, summarised
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
 
-# Nanoseconds, for "auto"; only their ratios matter. A pair in a large tile and in a leaf, and
-# more for every dimension; a node's field at one query; a node that is looked at.
-_PAIR, _FIELD, _NODE = (1.3, 2.2, 0.06), 30.0, 700.0
+# Nanoseconds, for "auto"; only their ratios matter. A pair in a large tile, in a leaf and in a
+# leaf in float32, and more for every dimension; a node's field at one query; a node looked at.
+_PAIR, _LEAF_PAIR, _COARSE_PAIR, _MORE = 0.85, 1.05, 0.6, 0.05
+_FIELD, _NODE = 30.0, 100.0
 _SMALL = 1000  # points that are summed pair by pair in any case
 _LARGEST = -np.log(np.finfo(float).tiny)
 _NODES = 500  # in a task
 _ROOT = np.array([0])
+_COARSE_SHARE = 1 / 3  # of the tolerance that the rounding of float32 may take up
 
 
 class LogSums(NamedTuple):
@@ -81,6 +84,7 @@ class KernelSums:
             self.bandwidth,
             stages,
             expanded=self.code == GAUSSIAN and highest_degree(d) > 1,
+            coarse=self._may_be_coarse(),
             n_jobs=self.n_jobs,
         )
 
@@ -102,8 +106,7 @@ class KernelSums:
         order, queries = self._queries(query)
         eps = float(np.finfo(self.X.dtype).eps)
         atol = min(atol / self._unit, 1e300)
-        # Without a tolerance, as much is left out as rounding loses anyway.
-        rule = Rule(self.code, self._factor, max(rtol, eps / 2), atol)
+        rule = self._rule(rtol, atol)
         walk = Walk(self._reference, rule, _ROOT)
         walk = walk._replace(exact=self._is_exact(method, queries, walk))
         estimate, *ends = self._log_sums(queries, walk, label)
@@ -153,6 +156,23 @@ class KernelSums:
         logs[order], moves[order] = found.logs()[0] + np.log(self._unit), together
         return logs, moves
 
+    def _may_be_coarse(self) -> bool:
+        """Return whether leaves can be summed in float32 at all."""
+        double = self.X.dtype == np.float64
+        return bool(double and self.code == GAUSSIAN and self._weights.min() >= LIGHTEST)
+
+    def _rule(self, rtol: float, atol: float) -> Rule:
+        """Return the rule that keeps to the tolerances, leaves in float32 if those are wide."""
+        # Without a tolerance, as much is left out as rounding loses anyway.
+        rule = Rule(self.code, self._factor, max(rtol, np.finfo(self.X.dtype).eps / 2), atol)
+        tree = self._tree
+        longest = (tree.stops - tree.starts)[tree.children < 0].max()
+        error = coarse_error(tree.rows.shape[1], int(longest))
+        if not self._may_be_coarse() or error > _COARSE_SHARE * rtol:
+            return rule
+        # What is certain to be in a sum is measured by sums that are off by the error, too.
+        return rule._replace(rtol=(rtol - error) / (1 + 2 * error), coarse=error)
+
     def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""
         [found] = totals([(queries, walk)], self.n_jobs, label)
@@ -169,9 +189,10 @@ class KernelSums:
         if n < _SMALL:
             return True
         groups = [Probe(queries, g, (walk,)) for g in range(len(queries.starts))]
-        work = foreseen(groups, self.n_jobs)
-        tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.fields * _FIELD + work.nodes * _NODE
-        return tree > n * work.queries * (_PAIR[0] + _PAIR[2] * d)
+        work, more = foreseen(groups, self.n_jobs), _MORE * d
+        pair = (_COARSE_PAIR if walk.rule.coarse else _LEAF_PAIR) + more
+        tree = work.pairs * pair + work.fields * _FIELD + work.nodes * _NODE
+        return tree > n * work.queries * (_PAIR + more)
 
     def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
         """Return the caller's row of each query, and the queries, grouped."""

@@ -104,6 +104,8 @@ def totals(asked: Asked, n_jobs: int | None = None, label: str | None = None) ->
         one.shift[numbers] = shifts[k]
         found[k] = one._replace(paths=one.paths + more.paths, faint=numbers)
     for one, (_, walk) in zip(found, asked, strict=True):
+        # The error is one of the truth, which is not beyond the upper bound.
+        one.error[:] += walk.rule.coarse * (1 + 1e-3) * (one.total + one.error)
         if has_tails(walk.rule.code):
             lost = _UNDERFLOW[walk.reference.tree.rows.dtype]
             one.error[:] += walk.reference.nodes.weights[walk.roots].sum() * lost

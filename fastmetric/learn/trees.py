@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.coarse import WIDTH, write_coarse
 from fastmetric.core.expansion import make_series
 from fastmetric.core.groups import Reference
 from fastmetric.core.nodes import empty_nodes, summarise
@@ -61,9 +62,12 @@ def summarised(
     stages: list[list[tuple[int, int]]],
     *,
     expanded: bool,
+    coarse: bool = False,
     n_jobs: int | None,
 ) -> Reference:
     """Return a tree with its nodes summarised for a bandwidth, by their series if `expanded`.
+
+    If `coarse`, with its leaves in float32, too.
 
     The nodes are done in stages of tasks, ranges of nodes: children in the same range as their
     parents, or in an earlier stage. tree.rows and `weights` are padded to whole panels.
@@ -71,12 +75,15 @@ def summarised(
     d = tree.rows.shape[1]
     series = make_series(d)
     nodes = empty_nodes(len(tree.starts), d, len(series.indices) if expanded else 0)
+    coarse_panels = np.zeros((len(tree.rows) // WIDTH if coarse else 0, d, WIDTH), np.float32)
 
     def task(part: tuple[int, int]) -> None:
         summarise(tree, weights, series, 1 / h, nodes, *part)
+        if coarse:
+            write_coarse(tree, nodes.centers, 1 / h, coarse_panels, *part)
 
     for stage in stages:
         for _ in engine.run(task, stage, n_jobs=n_jobs):
             pass
     panels = make_panels(tree.rows, d, panel_width(tree.rows.dtype))
-    return Reference(tree, panels, weights, nodes, series)
+    return Reference(tree, panels, coarse_panels, weights, nodes, series)

@@ -1,0 +1,72 @@
+"""Leaves summed in float32, where the tolerance is far above its rounding [SUM-8].
+
+Twice as many pairs fit into a vector, and the exponential is shorter. Points and queries are
+taken around the centre of the leaf, in units of h, so that their rounding is relative to
+distances of a few h, wherever the data lie. With u = 2^-24, g = (q - x)/h and a = (x - c)/h, an
+exponent s = |g|^2 / 2 is off by at most
+
+    u ((d + 5.2) s + 2.1 |a| sqrt(2 s)),
+
+the first from subtracting, squaring and adding, the second from rounding both sides. The terms
+up to _REACH are within this, at most; those beyond it are anything from 0 to exp(-_REACH), which
+is charged as an error of the node.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fastmetric._jit import compiled, inlined
+from fastmetric.core.groups import add_tile, fill_tile
+from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.registers import ROWS, panel_width
+
+_REACH = 20.0
+_WIDEST = 8.0  # |a|, at most
+_TAIL = math.exp(-_REACH) * (1 + 1e-3)
+WIDTH = panel_width(np.dtype(np.float32))
+LIGHTEST = 1e-25  # of the weights: times exp(-_REACH) it is far from underflow
+
+
+def coarse_error(d: int, longest: int) -> float:
+    """Return the relative error of a sum over a leaf of at most `longest` points, tails aside.
+
+    That of its exponents, of exp (8 u), and of the weights and their sum, one u a point.
+    """
+    exponents = (d + 5.2) * _REACH + 2.1 * _WIDEST * math.sqrt(2 * _REACH)
+    return (exponents + 12 + longest) * 2.0**-24
+
+
+@compiled
+def write_coarse(tree, centers, inverse_h, panels, first, last):
+    """Write the leaves among the nodes first:last into panels (N / WIDTH, d, WIDTH)."""
+    for node in range(first, last):
+        if tree.children[node] < 0:
+            for i in range(tree.starts[node], tree.stops[node]):
+                for k in range(centers.shape[1]):
+                    x = (tree.rows[i, k] - centers[node, k]) * inverse_h
+                    panels[i // WIDTH, k, i % WIDTH] = x
+
+
+@inlined
+def coarse_tail(ref, rule, node, s_hi):
+    """Return the error that float32 adds to the rounding of a leaf; infinity if it will not do."""
+    if rule.coarse == 0 or ref.nodes.radii[node] * np.sqrt(2 * rule.factor) > _WIDEST:
+        return np.inf
+    return ref.nodes.weights[node] * _TAIL if s_hi > _REACH else 0.0
+
+
+@inlined
+def add_coarse_leaf(group, ref, rule, node):
+    """Add a leaf pair by pair; for the Gaussian, not shifted."""
+    center, inverse_h = ref.nodes.centers[node], np.sqrt(2 * rule.factor)
+    strips = group.coarse_strips
+    for k in range(center.size):
+        x, row = center[k], group.cols[k]
+        for i in range(row.size):
+            strips[i // ROWS, k, i % ROWS] = (row[i] - x) * inverse_h
+    start, stop = ref.tree.starts[node], ref.tree.stops[node]
+    tile = fill_tile(group, strips, ref.coarse_panels, start, stop, group.coarse_tile)
+    add_tile(group, tile, GAUSSIAN, 0.5, 0.0, ref.point_weights[start:stop])

@@ -1,0 +1,101 @@
+"""Leaves in float32: within their error, used where the tolerance is wide, and nowhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastmetric import kernel_sums
+from fastmetric.core.coarse import LIGHTEST, coarse_error
+from fastmetric.core.groups import Rule
+from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.learn.sums import KernelSums
+from fastmetric.learn.totals import Totals, Walk, totals
+from fastmetric.learn.trees import LEAF_SIZE
+from tests import naive
+
+ROOT = np.array([0])
+
+
+def leaf_totals(X, weights, query, h, coarse, atol=0.0) -> Totals:
+    """Return the totals of some queries over one leaf, times the largest weight."""
+    sums = KernelSums(X, weights, bandwidth=h)
+    order, queries = sums._queries(query)
+    # No tolerance to speak of: the leaf has to be summed pair by pair.
+    rule = Rule(GAUSSIAN, 0.5 / h**2, 1e-17, atol, coarse)
+    [found] = totals([(queries, Walk(sums._reference, rule, ROOT))])
+    total, error = np.empty((2, len(query)))
+    total[order], error[order] = found.total, found.error
+    return found._replace(total=total, error=error)
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(1, 12),
+    st.integers(1, LEAF_SIZE),
+    st.sampled_from([0.0, 1.0, 1e6]),
+    st.floats(1e-3, 6.0),
+    st.sampled_from([0.1, 1.0, 4.0]),
+    st.sampled_from([0.0, 1e-6]),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_leaf_in_float32_is_within_its_error(d, n, offset, width, away, atol, seed):
+    rng = np.random.default_rng(seed)
+    h = 10.0 ** rng.integers(-3, 4)
+    X = (offset + width * rng.random((n, d)) / np.sqrt(d)) * h
+    query = X[rng.integers(n, size=20)] + away * h * rng.standard_normal((20, d)) / np.sqrt(d)
+    weights = 10.0 ** rng.uniform(-24, 0, n)
+    error = coarse_error(d, n)
+    found = leaf_totals(X, weights, query, h, error, atol)
+    truth = naive.density_sums(X, query, h=h, weights=weights / weights.max())
+    # Coordinates of 1e6 h have been rounded before: their differences are taken as they are.
+    assert np.all(np.abs(found.total - truth) <= found.error + 1e-13 * truth)
+    assert np.all(found.error <= 1.01 * (error * truth + atol) + 1e-300)
+
+
+def test_the_error_of_a_leaf_in_float32_can_fail():
+    """Float32 it is, and a five hundredth of the error would not cover it."""
+    rng = np.random.default_rng(0)
+    X, query = rng.random((64, 3)), rng.random((66, 3))
+    error = coarse_error(3, 64)
+    found = leaf_totals(X, None, query, 0.4, error)
+    truth = naive.density_sums(X, query, h=0.4)
+    off = np.abs(found.total - truth)
+    assert np.all(off <= found.error)
+    assert np.any(off > 0.002 * found.error)
+
+
+@pytest.mark.parametrize("d", range(1, 13))
+def test_a_tolerance_of_1e_4_allows_float32(d):
+    rng = np.random.default_rng(d)
+    sums = KernelSums(rng.standard_normal((1000, d)))
+    assert sums._rule(1e-4, 0.0).coarse > 0
+    assert sums._rule(1e-4, 0.0).rtol < 1e-4
+    assert sums._rule(1e-5, 0.0).coarse == 0
+    assert sums._rule(0.0, 1e-2).coarse == 0
+
+
+def test_weights_that_float32_cannot_hold_are_not_rounded():
+    X = np.random.default_rng(0).standard_normal((3000, 2))
+    weights = np.ones(len(X))
+    weights[0] = 0.1 * LIGHTEST
+    assert KernelSums(X, weights)._rule(1e-2, 0.0).coarse == 0
+    assert KernelSums(X, 1e-200 * np.ones(len(X)))._rule(1e-2, 0.0).coarse > 0
+
+
+def test_float32_takes_part_in_large_sums():
+    X = np.random.default_rng(0).standard_normal((5000, 6))
+    exact = kernel_sums(X, bandwidth=0.5)
+    near = kernel_sums(X, bandwidth=0.5, rtol=1e-3, method="tree")
+    assert 1e-9 < np.abs(near - exact).max() < 1e-3
+
+
+def test_points_far_from_the_origin_lose_nothing():
+    """Float32 alone would: 1e7 away from the origin it knows whole numbers only."""
+    X = np.random.default_rng(0).standard_normal((5000, 5))
+    there = X + 1e7
+    exact = kernel_sums(there, bandwidth=0.5)
+    near = kernel_sums(there, bandwidth=0.5, rtol=1e-3, method="tree")
+    assert np.abs(near - exact).max() < 1e-3
