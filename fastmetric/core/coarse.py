@@ -68,5 +68,6 @@ def add_coarse_leaf(group, ref, rule, node):
         for i in range(row.size):
             strips[i // ROWS, k, i % ROWS] = (row[i] - x) * inverse_h
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
-    tile = fill_tile(group, strips, ref.coarse_panels, start, stop, group.coarse_tile)
+    memory = group.tile.view(np.float32)
+    tile = fill_tile(group, strips, ref.coarse_panels, start, stop, memory)
     add_tile(group, tile, GAUSSIAN, 0.5, 0.0, ref.point_weights[start:stop])
