@@ -27,6 +27,7 @@ _REACH = 20.0
 _WIDEST = 8.0  # |a|, at most
 _TAIL = math.exp(-_REACH) * (1 + 1e-3)
 WIDTH = panel_width(np.dtype(np.float32))
+COARSEST = 5e-4  # an error; beyond, what is left out as of second order would be above 1e-3 of it
 LIGHTEST = 1e-25  # of the weights: times exp(-_REACH) it is far from underflow
 
 
