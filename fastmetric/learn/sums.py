@@ -121,11 +121,12 @@ class KernelSums:
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
             n, d = self._tree.rows.shape
-            # Exponents are rounded, and those are relative to the largest weight.
+            # Exponents, sums of d squares, are rounded; they are relative to the largest weight.
             exponents = np.maximum(np.abs(out), np.abs(out - np.log(self._unit)))
             size = np.where(np.isfinite(out), exponents, 0).max(axis=0) + d + np.log2(n + 1)
-            out[1] -= 8 * eps * size
-            out[2] += 8 * eps * size
+            rounding = (8 + d / 2) * eps * size
+            out[1] -= rounding
+            out[2] += rounding
         return LogSums(*out)
 
     def shifts(
