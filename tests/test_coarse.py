@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmetric import kernel_sums
-from fastmetric.core.coarse import LIGHTEST, coarse_error
+from fastmetric.core.coarse import COARSEST, LIGHTEST, coarse_error
 from fastmetric.core.groups import Rule
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.sums import KernelSums
@@ -17,6 +17,11 @@ from fastmetric.learn.trees import LEAF_SIZE
 from tests import naive
 
 ROOT = np.array([0])
+
+
+def rule_of(sums, rtol, atol=0.0) -> Rule:
+    """Return the rule of a walk within some tolerances."""
+    return sums._coarsened(sums._rule(rtol, atol))
 
 
 def leaf_totals(X, weights, query, h, coarse, atol=0.0) -> Totals:
@@ -71,18 +76,44 @@ def test_the_error_of_a_leaf_in_float32_can_fail():
 def test_a_tolerance_of_1e_4_allows_float32(d):
     rng = np.random.default_rng(d)
     sums = KernelSums(rng.standard_normal((1000, d)))
-    assert sums._rule(1e-4, 0.0).coarse > 0
-    assert sums._rule(1e-4, 0.0).rtol < 1e-4
-    assert sums._rule(1e-5, 0.0).coarse == 0
-    assert sums._rule(0.0, 1e-2).coarse == 0
+    assert rule_of(sums, 1e-4).coarse > 0
+    assert rule_of(sums, 1e-4).rtol < 1e-4
+    assert rule_of(sums, 1e-5).coarse == 0
+    assert rule_of(sums, 0.0, 1e-2).coarse == 0
+
+
+def test_no_more_than_the_coarsest_error_is_allowed_however_many_dimensions():
+    """Beyond, errors would not just add up."""
+    for d in (390, 410):
+        sums = KernelSums(np.random.default_rng(0).standard_normal((64, d)))
+        error = coarse_error(d, 64)
+        assert rule_of(sums, 0.5).coarse == (error if d == 390 else 0)
+    assert coarse_error(390, 64) <= COARSEST < coarse_error(410, 64)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rtol", [0.0, np.float32(0.1)])
+def test_tolerances_are_plain_floats_whatever_was_given(dtype, rtol):
+    """Of another type they would have every walk compiled again."""
+    rule = rule_of(KernelSums(np.ones((5, 2), dtype)), rtol, np.float32(0))
+    assert [type(x) for x in (rule.rtol, rule.atol, rule.coarse)] == [float] * 3
 
 
 def test_weights_that_float32_cannot_hold_are_not_rounded():
     X = np.random.default_rng(0).standard_normal((3000, 2))
     weights = np.ones(len(X))
     weights[0] = 0.1 * LIGHTEST
-    assert KernelSums(X, weights)._rule(1e-2, 0.0).coarse == 0
-    assert KernelSums(X, 1e-200 * np.ones(len(X)))._rule(1e-2, 0.0).coarse > 0
+    assert rule_of(KernelSums(X, weights), 1e-2).coarse == 0
+    assert rule_of(KernelSums(X, 1e-200 * np.ones(len(X))), 1e-2).coarse > 0
+
+
+def test_bounds_of_sums_in_float64_are_not_those_of_float32():
+    X = np.random.default_rng(0).standard_normal((2000, 3))
+    error = coarse_error(3, LEAF_SIZE)
+    # Pair by pair, and so far away that queries are done one by one: a place for all points.
+    for points, query, method in ((X, X[:99], "exact"), (0 * X, X[:99] + 50, "tree")):
+        _, lower, upper = kernel_sums(points, query, rtol=1e-2, method=method, return_bounds=True)
+        assert np.all(upper - lower < 0.1 * error)
 
 
 def test_float32_takes_part_in_large_sums():

@@ -204,6 +204,7 @@ def test_bounds_in_float32_are_rounded_outwards():
         (dict(bandwidth=True), "bandwidth"),
         (dict(bandwidth="scott"), "bandwidth"),
         (dict(bandwidth=1e-200), "square"),
+        (dict(bandwidth=1e200), "square"),
         (dict(bandwidth=[1.0, 1.0]), r"shape \(2,\)"),
         (dict(bandwidth=[1.0, 0.0, 1.0]), "positive"),
         (dict(bandwidth=[1e-320, 1.0, 1.0]), "too small"),

@@ -15,7 +15,7 @@ from fastmetric.core.expansion import HIGHEST, log_remainder, make_series, trans
 from fastmetric.core.groups import GROUP, Rule
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.sums import KERNELS, KernelSums
-from fastmetric.learn.totals import Walk, totals
+from fastmetric.learn.totals import Totals, Walk, totals
 from tests import naive
 
 COMPACT = [kernel for kernel in KERNELS if kernel not in ("gaussian", "exponential")]
@@ -253,6 +253,24 @@ def test_log_sums_far_below_the_smallest_float():
     assert exact.max() < -1e6
     got = kernel_sums(X, query, rtol=1e-3, method="tree")
     assert np.all(np.abs(got - exact) <= -np.log1p(-1e-3) + 1e-15 * np.abs(exact) * 8)
+
+
+@pytest.mark.parametrize("d", [12, 200, 400])
+@pytest.mark.parametrize("gap", [0.1, 3.3, 33.3])
+def test_bounds_hold_where_all_squares_are_rounded_alike(d, gap):
+    X, query = np.zeros((20, d)), np.full((1, d), gap)
+    _, lower, upper = kernel_sums(X, query, return_bounds=True)
+    exact = truth(Case(X, None, query, "gaussian", 1.0, 0, 0, ""))
+    assert lower <= exact <= upper
+
+
+def test_a_sum_below_zero_is_nothing():
+    """Within atol a series may be."""
+    none = np.empty(0, np.intp)
+    found = Totals(np.array([-1e-5]), np.array([1e-4]), np.zeros(1), [], none)
+    estimate, lower, upper = found.logs()
+    assert estimate == lower == -np.inf
+    assert np.isclose(upper, np.log(9e-5))
 
 
 def test_float32_keeps_the_promise_of_its_precision():

@@ -27,6 +27,7 @@ _REACH = 20.0
 _WIDEST = 8.0  # |a|, at most
 _TAIL = math.exp(-_REACH) * (1 + 1e-3)
 WIDTH = panel_width(np.dtype(np.float32))
+COARSEST = 5e-4  # an error; beyond, what is left out as of second order would be above 1e-3 of it
 LIGHTEST = 1e-25  # of the weights: times exp(-_REACH) it is far from underflow
 
 
@@ -68,5 +69,6 @@ def add_coarse_leaf(group, ref, rule, node):
         for i in range(row.size):
             strips[i // ROWS, k, i % ROWS] = (row[i] - x) * inverse_h
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
-    tile = fill_tile(group, strips, ref.coarse_panels, start, stop, group.coarse_tile)
+    memory = group.tile.view(np.float32)
+    tile = fill_tile(group, strips, ref.coarse_panels, start, stop, memory)
     add_tile(group, tile, GAUSSIAN, 0.5, 0.0, ref.point_weights[start:stop])

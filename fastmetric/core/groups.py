@@ -38,7 +38,7 @@ class Reference(NamedTuple):
 
     tree: Tree  # rows padded to whole panels, which nothing reads
     panels: np.ndarray  # (N / width, d, width), the tree's points
-    coarse_panels: np.ndarray  # the same in float32, each leaf around its centre; may be empty
+    coarse_panels: np.ndarray  # in float32, each leaf around its centre, in h; may be empty
     point_weights: np.ndarray  # (n,), float64, in tree order
     nodes: Nodes
     series: Series
@@ -76,9 +76,8 @@ class Group(NamedTuple):
     selves: np.ndarray  # (m,)
     shift: float
     totals: np.ndarray  # (m,): the sums so far
-    tile: np.ndarray  # scratch
-    coarse_strips: np.ndarray
-    coarse_tile: np.ndarray
+    tile: np.ndarray  # scratch, as all that follows
+    coarse_strips: np.ndarray  # float32
     scratch: np.ndarray
     v: np.ndarray  # (d, m)
 
@@ -108,7 +107,6 @@ def make_group(queries, crowds, c, ref):
         np.zeros(m),
         np.empty(GROUP * LONGEST, queries.rows.dtype),
         np.zeros(strips.shape, np.float32),
-        np.empty(GROUP * LONGEST if ref.coarse_panels.size > 0 else 0, np.float32),
         np.empty((scratch_rows(ref.series), m)),
         np.empty((d, m)),
     )
@@ -150,16 +148,16 @@ def shifted_kernel(code, s, shift):
 
 @inlined
 def distance_tile(group, ref, start, stop):
-    """Return the squared distances to the points start:stop (rows, columns), both padded.
-
-    Infinite from a query to itself, where it is to be left out.
-    """
+    """Return the squared distances to the points start:stop (rows, columns), both padded."""
     return fill_tile(group, group.strips, ref.panels, start, stop, group.tile)
 
 
 @inlined
 def fill_tile(group, strips, panels, start, stop, memory):
-    """Write the squared distances of strips to the panels' points start:stop; return the tile."""
+    """Write the squared distances of strips to the panels' points start:stop; return the tile.
+
+    Infinite from a query to itself, where it is to be left out.
+    """
     width = panels.shape[2]
     padded = (stop - start + width - 1) // width * width
     height = strips.shape[0] * ROWS

@@ -74,7 +74,7 @@ def _number(bandwidth: Any, dtype: np.dtype) -> float:
             f"matrix; got {bandwidth!r}."
         )
     h, tiny = float(bandwidth), float(np.finfo(dtype).tiny)
-    if not tiny <= h**2 <= 1 / tiny:
+    if not tiny <= h * h <= 1 / tiny:
         raise ValueError(f"bandwidth={h!r}: its square leaves {dtype}. Scale the features.")
     return h
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.coarse import LIGHTEST, coarse_error
+from fastmetric.core.coarse import COARSEST, LIGHTEST, coarse_error
 from fastmetric.core.expansion import highest_degree
 from fastmetric.core.groups import GROUP, LONGEST, Queries, Rule
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
@@ -105,10 +105,10 @@ class KernelSums:
         """
         order, queries = self._queries(query)
         eps = float(np.finfo(self.X.dtype).eps)
-        atol = min(atol / self._unit, 1e300)
-        rule = self._rule(rtol, atol)
-        walk = Walk(self._reference, rule, _ROOT)
-        walk = walk._replace(exact=self._is_exact(method, queries, walk))
+        rule = self._rule(rtol, min(atol / self._unit, 1e300))
+        walk = Walk(self._reference, self._coarsened(rule), _ROOT)
+        if self._is_exact(method, queries, walk):
+            walk = walk._replace(rule=rule, exact=True)
         estimate, *ends = self._log_sums(queries, walk, label)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
@@ -121,11 +121,12 @@ class KernelSums:
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
             n, d = self._tree.rows.shape
-            # Exponents are rounded, and those are relative to the largest weight.
+            # Exponents, sums of d squares, are rounded; they are relative to the largest weight.
             exponents = np.maximum(np.abs(out), np.abs(out - np.log(self._unit)))
             size = np.where(np.isfinite(out), exponents, 0).max(axis=0) + d + np.log2(n + 1)
-            out[1] -= 8 * eps * size
-            out[2] += 8 * eps * size
+            rounding = (8 + d / 2) * eps * size
+            out[1] -= rounding
+            out[2] += rounding
         return LogSums(*out)
 
     def shifts(
@@ -136,7 +137,7 @@ class KernelSums:
         Of the Gaussian kernel. The sums are within `rtol`; the moves are those of these sums.
         """
         order, queries = self._queries(query)
-        rule = Rule(self.code, self._factor, max(rtol, float(np.finfo(self.X.dtype).eps) / 2), 0.0)
+        rule = self._rule(rtol, 0.0)
         walk = Walk(self._reference, rule, _ROOT, keep=True)
         walk = walk._replace(exact=self._is_exact("auto", queries, walk))
         [found] = totals([(queries, walk)], self.n_jobs, label)
@@ -162,16 +163,21 @@ class KernelSums:
         return bool(double and self.code == GAUSSIAN and self._weights.min() >= LIGHTEST)
 
     def _rule(self, rtol: float, atol: float) -> Rule:
-        """Return the rule that keeps to the tolerances, leaves in float32 if those are wide."""
-        # Without a tolerance, as much is left out as rounding loses anyway.
-        rule = Rule(self.code, self._factor, max(rtol, np.finfo(self.X.dtype).eps / 2), atol)
+        """Return the rule that keeps to the tolerances."""
+        # Without a tolerance, as much is left out as rounding loses anyway. Plain floats: walks
+        # are compiled for the types of a rule.
+        rtol = float(max(rtol, np.finfo(self.X.dtype).eps / 2))
+        return Rule(self.code, self._factor, rtol, float(atol))
+
+    def _coarsened(self, rule: Rule) -> Rule:
+        """Return the rule with leaves in float32, if its tolerance is wide enough [SUM-8]."""
         tree = self._tree
         longest = (tree.stops - tree.starts)[tree.children < 0].max()
         error = coarse_error(tree.rows.shape[1], int(longest))
-        if not self._may_be_coarse() or error > _COARSE_SHARE * rtol:
+        if not self._may_be_coarse() or error > min(_COARSE_SHARE * rule.rtol, COARSEST):
             return rule
         # What is certain to be in a sum is measured by sums that are off by the error, too.
-        return rule._replace(rtol=(rtol - error) / (1 + 2 * error), coarse=error)
+        return rule._replace(rtol=(rule.rtol - error) / (1 + 2 * error), coarse=error)
 
     def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""

@@ -54,7 +54,8 @@ class Totals(NamedTuple):
 
     def logs(self) -> np.ndarray:
         """Return the logs of the sums and of their certified bounds (3, m), but for rounding."""
-        parts = [self.total, np.maximum(self.total - self.error, 0), self.total + self.error]
+        # A series may come out below 0, within atol.
+        parts = np.maximum([self.total, self.total - self.error, self.total + self.error], 0)
         with np.errstate(divide="ignore"):
             return np.log(parts) - self.shift
 
@@ -88,6 +89,9 @@ def single(queries: Queries, chosen: np.ndarray, shifts: np.ndarray) -> Queries:
 def totals(asked: Asked, n_jobs: int | None = None, label: str | None = None) -> list[Totals]:
     """Return the totals of all queries; faint ones relative to their largest term."""
     found = _plain_totals(asked, n_jobs, label)
+    for one, (_, walk) in zip(found, asked, strict=True):
+        # An error of the truth, which is not beyond the upper bound. Faint ones are in float64.
+        one.error[:] += walk.rule.coarse * (1 + 1e-3) * (one.total + one.error)
     faint = [_faint(one.total, walk) for one, (_, walk) in zip(found, asked, strict=True)]
     few = [
         (single(queries, numbers, np.zeros(len(numbers))), walk)
@@ -104,8 +108,6 @@ def totals(asked: Asked, n_jobs: int | None = None, label: str | None = None) ->
         one.shift[numbers] = shifts[k]
         found[k] = one._replace(paths=one.paths + more.paths, faint=numbers)
     for one, (_, walk) in zip(found, asked, strict=True):
-        # The error is one of the truth, which is not beyond the upper bound.
-        one.error[:] += walk.rule.coarse * (1 + 1e-3) * (one.total + one.error)
         if has_tails(walk.rule.code):
             lost = _UNDERFLOW[walk.reference.tree.rows.dtype]
             one.error[:] += walk.reference.nodes.weights[walk.roots].sum() * lost
