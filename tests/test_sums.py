@@ -386,3 +386,11 @@ def test_a_wide_kernel_is_summed_by_crowds():
         np.count_nonzero(np.repeat(path.lengths() <= GROUP, path.counts)) for path in found.paths
     )
     assert own <= 30 * len(queries.starts)
+
+
+@pytest.mark.parametrize("h", [0.11730068959502454, 1.0])
+@pytest.mark.parametrize("method", ["exact", "tree"])
+@pytest.mark.parametrize("away", [1e12, 1e18, 1e30, 1e60])
+def test_exponents_whose_last_bit_is_more_than_exp_can_take(h, method, away):
+    X = np.random.default_rng(0).standard_normal((300, 8))
+    check(Case(X, None, X[:50] + away, "gaussian", h, 0.01, 0.0, method))

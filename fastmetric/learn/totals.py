@@ -104,7 +104,7 @@ def totals(asked: Asked, n_jobs: int | None = None, label: str | None = None) ->
     ]
     again = _plain_totals(alone, n_jobs, label)
     for k, (one, numbers, more) in enumerate(zip(found, faint, again, strict=True)):
-        one.total[numbers], one.error[numbers] = more.total, more.error
+        one.total[numbers], one.error[numbers] = _tamed(more, shifts[k], asked[k][1])
         one.shift[numbers] = shifts[k]
         found[k] = one._replace(paths=one.paths + more.paths, faint=numbers)
     for one, (_, walk) in zip(found, asked, strict=True):
@@ -114,6 +114,18 @@ def totals(asked: Asked, n_jobs: int | None = None, label: str | None = None) ->
             # Nothing to sum: no term has a largest one.
             one.error[one.faint[one.total[one.faint] == 0]] = 0
     return found
+
+
+def _tamed(found: Totals, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray, np.ndarray]:
+    """Return totals relative to the largest term, at least 1 and at most n, and their errors.
+
+    Where exponents are so large that their last bit is more than exp can take, they are anything.
+    """
+    most = len(walk.reference.point_weights)
+    total = np.where(found.total >= 1, np.minimum(found.total, most), 1.0)
+    error = np.where(found.error <= most, found.error, most)
+    some = shifts > 0  # else there is nothing to sum
+    return np.where(some, total, found.total), np.where(some, error, found.error)
 
 
 def _faint(total: np.ndarray, walk: Walk) -> np.ndarray:
