@@ -166,7 +166,7 @@ def test_a_constant_feature_has_no_deviation_however_its_mean_is_rounded(n, dtyp
 @given(st.integers(0, 10**6), st.integers(-40, 40), st.integers(1, 5))
 def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
     rng = np.random.default_rng(seed)
-    A, units = rng.standard_normal((d, 3)), np.abs(rng.standard_normal(3))
+    A, units = rng.standard_normal((d, 3)), np.abs(rng.standard_normal((d, 3)))
     slopes = rng.standard_normal((8, A.size))
     ends = []
     for scale in (1.0, 2.0**power):
@@ -182,7 +182,7 @@ def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
 def test_no_step_is_much_longer_than_its_share_of_the_map(seed, count):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((2, 3))
-    rule, theta = ascent.Ascent(A, np.ones(3)), A.ravel()
+    rule, theta = ascent.Ascent(A, np.ones((2, 3))), A.ravel()
     for _ in range(count):
         before = theta
         theta = rule.move(theta, rng.standard_normal(6) * 10.0 ** rng.integers(-9, 9), 1.0)
@@ -192,7 +192,7 @@ def test_no_step_is_much_longer_than_its_share_of_the_map(seed, count):
 
 
 def test_no_gradient_no_step():
-    rule, theta = ascent.Ascent(np.eye(2), np.ones(2)), np.eye(2).ravel()
+    rule, theta = ascent.Ascent(np.eye(2), np.ones((2, 2))), np.eye(2).ravel()
     for _ in range(3):
         assert np.array_equal(rule.move(theta, np.zeros(4), 1.0), theta)
 
