@@ -162,6 +162,14 @@ def test_a_constant_feature_has_no_deviation_however_its_mean_is_rounded(n, dtyp
     assert found[3] == pytest.approx(X[:, 3].astype(float).std(), rel=1e-5)
 
 
+def test_the_penalty_of_a_row_counts_as_variance(iris):
+    X, y = iris
+    problem = Objective(X, y)
+    units = target.Target((3, 4), np.array([0.0, 1.0, 1e3]), False).units(problem)
+    assert np.array_equal(units[0], column_deviations(X, column_means(X)))
+    np.testing.assert_allclose(units[1:] ** 2, X.var(0) + [[1 / 150], [1e3 / 150]], rtol=1e-12)
+
+
 @settings(max_examples=50)
 @given(st.integers(0, 10**6), st.integers(-40, 40), st.integers(1, 5))
 def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
@@ -267,6 +275,20 @@ def test_a_penalty_shrinks_the_map(solver, wine):
         for alpha in (0.0, 1.0)
     ]
     assert norms[1] < norms[0]
+
+
+@pytest.mark.parametrize("solver", BY_BATCHES)
+def test_a_penalised_fit_by_batches_leaves_features_alone_that_hardly_vary(solver, iris):
+    X, y = iris
+    rare = np.zeros((len(X), 20))
+    rare[np.random.default_rng(0).permutation(len(X))[:20], np.arange(20)] = 1e-3
+
+    def reached(X):
+        nca = NCA(2, solver=solver, alpha=1.0, random_state=0).fit(X, y)
+        return nca.objective_ - np.sum(nca.components_**2) / len(X)
+
+    # A rare feature moves one row by a thousandth of its weight: nothing to gain but noise.
+    assert reached(np.c_[X, rare]) == pytest.approx(reached(X), abs=1e-3)
 
 
 # The background's share
