@@ -3,9 +3,10 @@
 The gradient of a batch is smoothed over about ten steps, and divided by its own size: the root
 of the mean square of its entries, smoothed over about a hundred. What is left is a direction; the
 length of a step is a small share of the size of the map, and falls to zero along half a cosine.
-All of it in units in which every feature has variance one, the penalty counted as variance. So the steps do not depend on the
-units of the features, on the number of rows or on the scale of the objective, and the end is
-as quiet as an average of iterates would be.
+All of it in units in which every feature has variance one, a penalty counted as variance too
+(`Target.units`). So, but for the penalty, the steps do not depend on the units of the features, on
+the number of rows or on the scale of the objective, and the end is as quiet as an average of
+iterates would be.
 
 One size for the whole gradient, not one for each entry as in Adam: features that hardly vary
 would be moved as far as those that carry the classes.

@@ -76,10 +76,7 @@ def start(
         return random_state.standard_normal((d, n_features))
     with engine.one_thread_blas():
         moments = _moments(problem)
-        if name == "pca":
-            A = _leading(moments.total, d)
-        else:
-            A = _whitened_leading(moments, d, price)
+        A = _leading(moments.total, d) if name == "pca" else _whitened_leading(moments, d, price)
         if moments.basis is not None:
             A = A @ moments.basis
     return _signed(A)

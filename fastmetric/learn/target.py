@@ -47,8 +47,8 @@ class Target:
     def units(self, problem: Objective) -> np.ndarray:
         """Return the scales (d, D) on which the entries of a map matter, inverted.
 
-        These are the deviations of the features, as if the penalty's share in a row were variance
-        too: of a feature that varies less, it alone sets how far an entry may go.
+        These are the deviations of the features, with the penalty's share in a row as variance of
+        its own: in a feature that varies less, it is the penalty that keeps an entry small.
         """
         deviations = column_deviations(problem.X, problem.center, problem.n_jobs)
         return np.hypot(deviations, np.sqrt(self.alpha / len(problem.X)))
