@@ -82,7 +82,7 @@ def _small_set(data: str, dimensions: tuple[int, ...], n_splits: int) -> Iterato
 # Digits
 
 # The price of |A|^2 for each row: the best of 0.0006, 0.0012 and 0.0025 for L-BFGS on 50,000
-# training rows of MNIST, judged by the other 10,000.
+# training rows of MNIST, judged by the NCA rule on the other 10,000.
 _PRICE = 0.0012
 
 
