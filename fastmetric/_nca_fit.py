@@ -161,7 +161,7 @@ class NCAFit:
     ) -> np.ndarray:
         """Return the map of d rows to start from."""
         if isinstance(init, str):
-            init = starts.start(init, d, problem, rng)
+            init = starts.start(init, d, problem, rng, self.alpha / len(problem.X))
             init = starts.adapted(init, self.kernel, in_batches)
         return starts.within_reach(init, problem) if self.kernel == "biweight" else init
 

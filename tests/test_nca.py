@@ -135,11 +135,20 @@ def test_lda_start_has_scikit_learns_directions(iris):
     np.testing.assert_allclose(*directions, rtol=1e-8)
 
 
-def test_rca_start_whitens_the_classes(iris):
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 100.0])
+def test_rca_start_whitens_the_classes_and_counts_the_penalty_as_variance(alpha, iris):
     X, y = iris
-    A = _start("rca", X, y, 4)
+    A = _start("rca", X, y, 4, alpha=alpha)
     within = sum(np.cov(X[y == c].T, bias=True) * np.sum(y == c) for c in np.unique(y)) / len(X)
-    np.testing.assert_allclose(A @ within @ A.T, np.eye(4), atol=1e-10)
+    priced = within + alpha / len(X) * np.eye(4)
+    np.testing.assert_allclose(A @ priced @ A.T, np.eye(4), atol=1e-10)
+
+
+def test_a_penalised_start_leaves_constant_features_alone(iris):
+    X, y = iris
+    A = _start("rca", np.c_[X, np.ones(len(X))], y, 4, alpha=1.0)
+    np.testing.assert_allclose(A[:, 4], 0, atol=1e-12)
+    np.testing.assert_allclose(A[:, :4], _start("rca", X, y, 4, alpha=1.0), atol=1e-10)
 
 
 def test_starts_work_with_more_features_than_rows():

@@ -162,11 +162,20 @@ def test_a_constant_feature_has_no_deviation_however_its_mean_is_rounded(n, dtyp
     assert found[3] == pytest.approx(X[:, 3].astype(float).std(), rel=1e-5)
 
 
+def test_the_penalty_of_a_row_counts_as_variance(iris):
+    X, y = iris
+    problem = Objective(X, y)
+    units = target.Target((3, 4), np.array([0.0, 1.0, 1e3]), False).units(problem)
+    assert np.array_equal(units[0], column_deviations(X, column_means(X)))
+    np.testing.assert_allclose(units[1] ** 2, X.var(0) + 1 / 150, rtol=1e-12)
+    np.testing.assert_allclose(units[2] ** 2, X.var(0) + 1e3 / 150, rtol=1e-12)
+
+
 @settings(max_examples=50)
 @given(st.integers(0, 10**6), st.integers(-40, 40), st.integers(1, 5))
 def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
     rng = np.random.default_rng(seed)
-    A, units = rng.standard_normal((d, 3)), np.abs(rng.standard_normal(3))
+    A, units = rng.standard_normal((d, 3)), np.abs(rng.standard_normal((d, 3)))
     slopes = rng.standard_normal((8, A.size))
     ends = []
     for scale in (1.0, 2.0**power):
@@ -182,7 +191,7 @@ def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
 def test_no_step_is_much_longer_than_its_share_of_the_map(seed, count):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((2, 3))
-    rule, theta = ascent.Ascent(A, np.ones(3)), A.ravel()
+    rule, theta = ascent.Ascent(A, np.ones((2, 3))), A.ravel()
     for _ in range(count):
         before = theta
         theta = rule.move(theta, rng.standard_normal(6) * 10.0 ** rng.integers(-9, 9), 1.0)
@@ -192,7 +201,7 @@ def test_no_step_is_much_longer_than_its_share_of_the_map(seed, count):
 
 
 def test_no_gradient_no_step():
-    rule, theta = ascent.Ascent(np.eye(2), np.ones(2)), np.eye(2).ravel()
+    rule, theta = ascent.Ascent(np.eye(2), np.ones((2, 2))), np.eye(2).ravel()
     for _ in range(3):
         assert np.array_equal(rule.move(theta, np.zeros(4), 1.0), theta)
 
@@ -267,6 +276,20 @@ def test_a_penalty_shrinks_the_map(solver, wine):
         for alpha in (0.0, 1.0)
     ]
     assert norms[1] < norms[0]
+
+
+@pytest.mark.parametrize("solver", BY_BATCHES)
+def test_a_penalised_fit_by_batches_leaves_features_alone_that_hardly_vary(solver, iris):
+    X, y = iris
+    rare = np.zeros((len(X), 20))
+    rare[np.random.default_rng(0).permutation(len(X))[:20], np.arange(20)] = 1e-3
+
+    def reached(X):
+        nca = NCA(2, solver=solver, alpha=1.0, random_state=0).fit(X, y)
+        return nca.objective_ - np.sum(nca.components_**2) / len(X)
+
+    # A rare feature moves one row by a thousandth of its weight: nothing to gain but noise.
+    assert reached(np.c_[X, rare]) == pytest.approx(reached(X), abs=1e-3)
 
 
 # The background's share

@@ -31,6 +31,7 @@ _STYLES = {
     "stochastic + tree": _Style("#1f9a80", "D"),
     "stochastic + compact": _Style("#9a3fa8", "P"),
     "all rows (L-BFGS)": _Style(_INK, "*"),
+    "all rows (L-BFGS), alpha": _Style(_INK, "X"),
 }
 
 

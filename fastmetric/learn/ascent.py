@@ -3,9 +3,10 @@
 The gradient of a batch is smoothed over about ten steps, and divided by its own size: the root
 of the mean square of its entries, smoothed over about a hundred. What is left is a direction; the
 length of a step is a small share of the size of the map, and falls to zero along half a cosine.
-All of it in units in which every feature has variance one. So the steps do not depend on the
-units of the features, on the number of rows or on the scale of the objective, and the end is
-as quiet as an average of iterates would be.
+All of it in units in which every feature has variance one, a penalty counted as variance too
+(`Target.units`). So, but for the penalty, the steps do not depend on the units of the features, on
+the number of rows or on the scale of the objective, and the end is as quiet as an average of
+iterates would be.
 
 One size for the whole gradient, not one for each entry as in Adam: features that hardly vary
 would be moved as far as those that carry the classes.
@@ -38,8 +39,8 @@ class Ascent:
     """The memory of the step rule: smoothed gradient and sizes. Arrays only."""
 
     def __init__(self, A: np.ndarray, units: np.ndarray) -> None:
-        """Take the map (d, D) to start from, and the standard deviations of the features (D,)."""
-        live = len(A) * max(int(np.count_nonzero(units)), 1)
+        """Take the map (d, D) to start from, and the units (d, D) of its entries, inverted."""
+        live = max(int(np.count_nonzero(units)), 1)
         self.length = float(np.linalg.norm(A * units)) / live**0.5 or A.shape[1] ** -0.5
         self.count = 0
         self.mean = np.zeros(A.size)
@@ -47,9 +48,8 @@ class Ascent:
         self.set_units(units)
 
     def set_units(self, units: np.ndarray) -> None:
-        """Go on with other standard deviations; a feature that does not vary is not moved."""
-        inverse = np.divide(1, units, where=units > 0, out=np.zeros(len(units)))
-        self.inverse = np.tile(inverse, self.mean.size // len(units))
+        """Go on with other units; an entry without, of a feature that does not vary, stays."""
+        self.inverse = np.divide(1, units, where=units > 0, out=np.zeros(units.shape)).ravel()
 
     def move(self, theta: np.ndarray, gradient: np.ndarray, scale: float) -> np.ndarray:
         """Return the entries of the map after a step of `scale` times the first one's length."""
@@ -84,7 +84,7 @@ def ascend(
     recorder = Recorder(target, on_step)
     A = target.split(theta)[0]
     # The logit of the background's share goes by itself, as if it were a map of one entry.
-    by_map, by_share = Ascent(A, units), Ascent(np.full((1, 1), _SHARE_LENGTH), np.ones(1))
+    by_map, by_share = Ascent(A, units), Ascent(np.full((1, 1), _SHARE_LENGTH), np.ones((1, 1)))
     try:
         for n_iter in range(1, max_iter + 1):
             seen: list[tuple[int, Value]] = []

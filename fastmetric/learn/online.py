@@ -7,7 +7,6 @@ from copy import copy
 import numpy as np
 
 from fastmetric.learn.ascent import Ascent, summary
-from fastmetric.learn.linear import column_deviations
 from fastmetric.learn.objective import Objective
 from fastmetric.learn.solvers import Outcome, Recorder
 from fastmetric.learn.target import Target, Value
@@ -29,7 +28,7 @@ def learn(
     background stays what it is.
     """
     target = Target(A.shape, np.full(len(A), alpha), learns_beta=False)
-    theta, units = A.flatten(), column_deviations(problem.X, problem.center, problem.n_jobs)
+    theta, units = A.flatten(), target.units(problem)
     # A copy: a pass that is interrupted leaves no trace.
     ascent = Ascent(A, units) if ascent is None else copy(ascent)
     ascent.set_units(units)

@@ -58,8 +58,17 @@ def resolve(name: str, d: int, n_features: int, n_samples: int, n_classes: int) 
     return "pca" if d < min(n_features, n_samples) else "identity"
 
 
-def start(name: str, d: int, problem: Objective, random_state: np.random.RandomState) -> np.ndarray:
-    """Return the start `name` (not "auto") as a map (d, D), float64."""
+def start(
+    name: str,
+    d: int,
+    problem: Objective,
+    random_state: np.random.RandomState,
+    price: float = 0.0,
+) -> np.ndarray:
+    """Return the start `name` (not "auto") as a map (d, D), float64.
+
+    `price` is what |A|^2 costs a row: alpha / n.
+    """
     n_features = problem.X.shape[1]
     if name == "identity":
         return np.eye(d, n_features)
@@ -67,7 +76,7 @@ def start(name: str, d: int, problem: Objective, random_state: np.random.RandomS
         return random_state.standard_normal((d, n_features))
     with engine.one_thread_blas():
         moments = _moments(problem)
-        A = _leading(moments.total, d) if name == "pca" else _whitened_leading(moments, d)
+        A = _leading(moments.total, d) if name == "pca" else _whitened_leading(moments, d, price)
         if moments.basis is not None:
             A = A @ moments.basis
     return _signed(A)
@@ -109,14 +118,16 @@ def _leading(symmetric: np.ndarray, d: int) -> np.ndarray:
     return eigh(symmetric)[1][:, ::-1][:, :d].T
 
 
-def _whitened_leading(moments: _Moments, d: int) -> np.ndarray:
+def _whitened_leading(moments: _Moments, d: int, price: float) -> np.ndarray:
     """Return V_d^T S_W^(-1/2), V the leading eigenvectors of S_W^(-1/2) S_T S_W^(-1/2).
 
-    In units in which every coordinate has total variance one.
+    In units in which every coordinate has total variance one. The price of |A|^2 counts as
+    variance within classes: large weights on what hardly varies would be undone by the penalty.
     """
-    units = np.sqrt(np.maximum(np.diag(moments.total), 0))
+    units = np.sqrt(np.maximum(np.diag(moments.total), 0) + price)
     units[units <= np.finfo(np.float64).eps * units.max()] = 1.0  # it does not vary
-    total, within = (S / units / units[:, None] for S in (moments.total, moments.within))
+    priced = moments.within + price * np.eye(len(units))
+    total, within = (S / units / units[:, None] for S in (moments.total, priced))
     variances, directions = eigh(within)
     if variances[-1] <= 0:  # every row equals its class mean: only the total scatter is left
         variances, directions = eigh(total)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
+from fastmetric.learn.linear import column_deviations
 from fastmetric.learn.objective import Evaluation, Objective
 
 _LEAST_SHARE = 1e-12  # of the background and of the kernels: a line search may go any distance
@@ -42,6 +43,15 @@ class Target:
         if self.learns_beta:
             beta = float(np.clip(expit(theta[size]), _LEAST_SHARE, 1 - _LEAST_SHARE))
         return theta[:size].reshape(self.shape).copy(), beta
+
+    def units(self, problem: Objective) -> np.ndarray:
+        """Return the scales (d, D) on which the entries of a map matter, inverted.
+
+        These are the deviations of the features, with the penalty's share in a row as variance of
+        its own: in a feature that varies less, it is the penalty that keeps an entry small.
+        """
+        deviations = column_deviations(problem.X, problem.center, problem.n_jobs)
+        return np.hypot(deviations, np.sqrt(self.alpha / len(problem.X)))
 
     def evaluate(
         self,

@@ -11,7 +11,6 @@ from scipy.linalg import svd
 
 from fastmetric.learn.ascent import Batch, ascend
 from fastmetric.learn.batches import make_batches, random_batches
-from fastmetric.learn.linear import column_deviations
 from fastmetric.learn.objective import Objective
 from fastmetric.learn.solvers import Outcome, Step, lbfgs
 from fastmetric.learn.target import Target, Value
@@ -132,7 +131,7 @@ class Trainer:
             partial(make, target),
             target,
             theta,
-            column_deviations(self.problem.X, self.problem.center, self.problem.n_jobs),
+            target.units(self.problem),
             steps=_STEPS[settings.solver],
             max_iter=max_iter,
             on_step=on_step,
