@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn import radial
 from fastmetric.learn.bandwidths import Metric, loo_bandwidth, metric_of
-from fastmetric.learn.sums import KERNELS, METHODS, KernelSums
-from fastmetric.learn.trees import LEAF_SIZE
+from fastmetric.learn.sums import KERNELS, METHODS, SUMS_LEAF_SIZE, KernelSums
 
 _RULES = ("scott", "silverman", "loo")
 _METRICS = ("euclidean", "l2")  # two names of one metric
@@ -334,7 +333,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
             self._weights,
             kernel=self._kernel,
             bandwidth=h,
-            leaf_size=max(self.leaf_size, LEAF_SIZE),
+            leaf_size=max(self.leaf_size, SUMS_LEAF_SIZE),
             n_jobs=self.n_jobs,
         )
 

@@ -11,9 +11,8 @@ from fastmetric import kernel_sums
 from fastmetric.core.coarse import COARSEST, LIGHTEST, coarse_error
 from fastmetric.core.groups import Rule
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.learn.sums import KernelSums
+from fastmetric.learn.sums import SUMS_LEAF_SIZE, KernelSums
 from fastmetric.learn.totals import Totals, Walk, totals
-from fastmetric.learn.trees import LEAF_SIZE
 from tests import naive
 
 ROOT = np.array([0])
@@ -39,7 +38,7 @@ def leaf_totals(X, weights, query, h, coarse, atol=0.0) -> Totals:
 @settings(max_examples=300)
 @given(
     st.integers(1, 12),
-    st.integers(1, LEAF_SIZE),
+    st.integers(1, SUMS_LEAF_SIZE),
     st.sampled_from([0.0, 1.0, 1e6]),
     st.floats(1e-3, 6.0),
     st.sampled_from([0.1, 1.0, 4.0]),
@@ -109,7 +108,7 @@ def test_weights_that_float32_cannot_hold_are_not_rounded():
 
 def test_bounds_of_sums_in_float64_are_not_those_of_float32():
     X = np.random.default_rng(0).standard_normal((2000, 3))
-    error = coarse_error(3, LEAF_SIZE)
+    error = coarse_error(3, SUMS_LEAF_SIZE)
     # Pair by pair, and so far away that queries are done one by one: a place for all points.
     for points, query, method in ((X, X[:99], "exact"), (0 * X, X[:99] + 50, "tree")):
         _, lower, upper = kernel_sums(points, query, rtol=1e-2, method=method, return_bounds=True)

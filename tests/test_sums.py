@@ -377,7 +377,7 @@ def test_to_move_a_field_back_is_the_transpose_of_moving_it(d, seed):
 
 def test_a_wide_kernel_is_summed_by_crowds():
     """Nearly all of it: the groups themselves have only what is near them left."""
-    X = np.random.default_rng(0).standard_normal((20_000, 2))
+    X = np.random.default_rng(0).standard_normal((100_000, 2))
     sums = KernelSums(X, bandwidth=1.0)
     _, queries = sums._queries(None)
     rule = Rule(GAUSSIAN, 0.5, 1e-2, 0.0)

@@ -25,7 +25,7 @@ from fastmetric.core.nodes import Nodes
 from fastmetric.core.registers import ROWS, sq_distances
 from fastmetric.core.tree import Tree
 
-GROUP = 66  # the largest group of queries; a multiple of ROWS
+GROUP = 162  # the largest group of queries; a multiple of ROWS
 LONGEST = 576  # points that a group is summed over at once; a multiple of UNIT
 
 # Relative slack on every quantity that decides: far above the rounding of a few dozen
@@ -105,7 +105,7 @@ def make_group(queries, crowds, c, ref):
         queries.selves[start:stop],
         queries.shifts[g],
         np.zeros(m),
-        np.empty(GROUP * LONGEST, queries.rows.dtype),
+        np.empty(strips.shape[0] * ROWS * LONGEST, queries.rows.dtype),
         np.zeros(strips.shape, np.float32),
         np.empty((scratch_rows(ref.series), m)),
         np.empty((d, m)),

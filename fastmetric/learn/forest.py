@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.groups import GROUP, Queries, Rule
+from fastmetric.core.groups import Queries, Rule
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pulls import Sources, Targets, pull_groups, share_out
 from fastmetric.core.tiles import ALIGN
@@ -97,7 +97,7 @@ class Forest:
         if chosen is not None:
             first, last = np.searchsorted(chosen, [a, b])
             asked = chosen[first:last]
-            tree = build_tree(Z[asked], GROUP, self.n_jobs)
+            tree = build_tree(Z[asked], n_jobs=self.n_jobs)
             selves = self.places[asked[tree.order]]
         else:
             selves = self.places[a + tree.order]

@@ -10,13 +10,13 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.coarse import COARSEST, LIGHTEST, coarse_error
 from fastmetric.core.expansion import highest_degree
-from fastmetric.core.groups import GROUP, LONGEST, Queries, Rule
+from fastmetric.core.groups import LONGEST, Queries, Rule
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
 from fastmetric.core.shifts import shift_groups
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
 from fastmetric.learn.totals import Path, Probe, Walk, foreseen, group_starts, totals
-from fastmetric.learn.trees import LEAF_SIZE, build_tree, summarised
+from fastmetric.learn.trees import build_tree, summarised
 
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
@@ -29,7 +29,8 @@ _SMALL = 1000  # points that are summed pair by pair in any case
 _LARGEST = -np.log(np.finfo(float).tiny)
 _NODES = 500  # in a task
 _ROOT = np.array([0])
-_COARSE_SHARE = 1 / 3  # of the tolerance that the rounding of float32 may take up
+SUMS_LEAF_SIZE = 160  # larger than for neighbours: pairs are cheap, nodes are not
+_COARSE_SHARE = 0.4  # of the tolerance that the rounding of float32 may take up
 
 
 class LogSums(NamedTuple):
@@ -53,7 +54,7 @@ class KernelSums:
         *,
         kernel: str = "gaussian",
         bandwidth: float = 1.0,
-        leaf_size: int = LEAF_SIZE,
+        leaf_size: int = SUMS_LEAF_SIZE,
         n_jobs: int | None = None,
     ) -> None:
         """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0.
@@ -207,7 +208,7 @@ class KernelSums:
         if whole and (query is None or np.array_equal(points, self.X)):
             tree = self._tree
         else:
-            tree = build_tree(points, GROUP, self.n_jobs)
+            tree = build_tree(points, SUMS_LEAF_SIZE, self.n_jobs)
         selves = np.full(len(points), -1)
         if query is None:
             place = np.full(len(points), -1)
