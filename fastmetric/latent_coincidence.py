@@ -63,7 +63,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         In `fit`, find out on rows held out how many iterations to learn for, by their errors with
         `n_neighbors` nearest neighbours, and then learn from all rows for as long as the errors
         became fewer; ten searches without fewer end the trial. With fewer than 1,000 rows every
-        row is held out twice, a fifth of them at a time.
+        row is held out three times, a fifth of them at a time.
     validation_fraction : float, default=0.1
         The share of the rows that `early_stopping` holds out, of 1,000 rows or more.
     max_iter : int, default=200

@@ -11,7 +11,7 @@ from fastmetric.learn.rounds import Rounds
 from fastmetric.learn.validation import held_out
 
 FEW = 1_000  # rows; of fewer, a single part held out is too small to tell maps apart
-_FOLDS, _REPEATS = 5, 2
+_FOLDS, _REPEATS = 5, 3
 _PATIENCE = 10  # rounds without fewer errors
 
 
@@ -32,7 +32,7 @@ def parts(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows to learn from and those held out, by their classes y (n,).
 
-    Of many rows, a fraction is held out once. Of few, every row is held out twice, a fifth of
+    Of many rows, a fraction is held out once. Of few, every row is held out three times, a fifth of
     each class at a time.
     """
     n = len(y)
@@ -50,18 +50,14 @@ def parts(
 
 
 def best_start(trials: Sequence[Trial], starts: Sequence[Start]) -> Start:
-    """Return the first start, or another one with clearly fewer errors.
-
-    By more than one standard error of the difference; a row held out several times counts as one.
-    """
+    """Return the first start, or another one with clearly fewer errors."""
     best, *others = starts
-    n = 1 + max(int(trial.kept.max()) for trial in trials)
     for other in others:
-        excess = np.zeros(n)
-        for rounds, judge, kept in trials:
-            ours, theirs = (judge(start(rounds.X, rounds.y)) for start in (best, other))
-            excess[kept] += ours.astype(int) - theirs
-        if excess.sum() > np.linalg.norm(excess):
+        wrong = (
+            [trial.judge(start(trial.rounds.X, trial.rounds.y)) for trial in trials]
+            for start in (best, other)
+        )
+        if _clearly_fewer(trials, *wrong):
             best = other
     return best
 
@@ -71,22 +67,39 @@ def errors_by_round(
 ) -> list[float]:
     """Return the share of errors at the start and after each round, up to the fewest.
 
-    All trials go along together.
+    Of the start alone, if these are not clearly fewer. All trials go along together.
     """
     n_kept = sum(len(trial.kept) for trial in trials)
     runs = [trial.rounds.states(start(trial.rounds.X, trial.rounds.y)) for trial in trials]
+    wrong: list[np.ndarray] = [np.empty(0)] * len(trials)
     errors: list[float] = []
-    wrong, best = [0] * len(trials), 0
+    best, first, fewest = 0, wrong, wrong
     while len(errors) - best <= _PATIENCE:
-        moved = False
-        for k, (trial, run) in enumerate(zip(trials, runs, strict=True)):
-            state = next(run, None)
-            if state is not None:  # a trial that has ended stays where it is
-                moved, wrong[k] = True, int(trial.judge(state.model.W).sum())
-        if not moved:
+        states = [next(run, None) for run in runs]
+        if not any(states):
             break
-        errors.append(sum(wrong) / n_kept)
+        # A trial that has ended stays where it is.
+        wrong = [
+            trial.judge(state.model.W) if state else last
+            for trial, state, last in zip(trials, states, wrong, strict=True)
+        ]
+        errors.append(sum(int(part.sum()) for part in wrong) / n_kept)
         on_round(errors[-1])
-        if errors[-1] < errors[best]:
-            best = len(errors) - 1
-    return errors[: best + 1]
+        if len(errors) == 1:
+            first = fewest = wrong
+        elif errors[-1] < errors[best]:
+            best, fewest = len(errors) - 1, wrong
+    return errors[: best + 1 if _clearly_fewer(trials, first, fewest) else 1]
+
+
+def _clearly_fewer(
+    trials: Sequence[Trial], before: Sequence[np.ndarray], after: Sequence[np.ndarray]
+) -> bool:
+    """Return whether rows were wrong before and are not by more than one standard error.
+
+    A row that is held out several times counts as one.
+    """
+    gains = np.zeros(1 + max(int(trial.kept.max()) for trial in trials))
+    for trial, was, now in zip(trials, before, after, strict=True):
+        gains[trial.kept] += was.astype(int) - now
+    return bool(gains.sum() > np.linalg.norm(gains))
