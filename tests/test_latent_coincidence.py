@@ -470,6 +470,9 @@ def test_results_do_not_depend_on_threads():
         lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs, random_state=0).fit(
             X, y
         ),
+        lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs, random_state=0).fit(
+            X[:200], y[:200]
+        ),
         lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs).fit_pairs(
             index, signs, X=X
         ),
