@@ -61,17 +61,18 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         paper. "auto": 20 with fewer than 1,000 rows, else 1.
     early_stopping : bool, default=True
         In `fit`, find out on rows held out how many iterations to learn for, by their errors with
-        `n_neighbors` nearest neighbours, and then learn from all rows for as long as the errors
-        became fewer; ten searches without fewer end the trial. With fewer than 1,000 rows every
-        row is held out three times, a fifth of them at a time.
+        `n_neighbors` nearest neighbours, and then learn from all rows for as long; not at all if
+        the errors do not become clearly fewer (by one standard error). Ten searches without fewer
+        end the trial. With fewer than 1,000 rows every row is held out three times, a fifth of
+        them at a time.
     validation_fraction : float, default=0.1
         The share of the rows that `early_stopping` holds out, of 1,000 rows or more.
     max_iter : int, default=200
         Largest number of iterations of the solver.
     tol : float, default=1e-4
-        The run ends when an iteration (in `fit`, all of them between two searches) raises the
-        mean log-likelihood of a pair by less; for L-BFGS on pairs also when its gradient is
-        smaller. Single steps of EM are small: give it much less.
+        The run ends when an iteration (in `fit` a pass, when all of them between two searches)
+        raises the mean log-likelihood of a pair by less; for L-BFGS on pairs also when its
+        gradient is smaller. Single steps of EM are small: give it much less.
     verbose : int, default=0
         1: one line per iteration, or per search for impostors.
     n_jobs : int or None, default=None

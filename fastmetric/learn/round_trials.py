@@ -95,7 +95,7 @@ def errors_by_round(
 def _clearly_fewer(
     trials: Sequence[Trial], before: Sequence[np.ndarray], after: Sequence[np.ndarray]
 ) -> bool:
-    """Return whether rows were wrong before and are not by more than one standard error.
+    """Return whether errors became fewer by more than one standard error of the difference.
 
     A row that is held out several times counts as one.
     """

@@ -95,11 +95,11 @@ class Rounds:
         map so far.
         """
         settings, rows = self.settings, self.X
-        for first in range(0, settings.most_rounds, settings.rounds_of_a_pass):
-            last = min(first + settings.rounds_of_a_pass, settings.most_rounds)
-            steps = min(last * settings.refresh, settings.max_iter) - first * settings.refresh
+        longest = settings.rounds_of_a_pass * settings.refresh
+        for begun in range(0, settings.max_iter, longest):
+            steps = min(longest, settings.max_iter - begun)
             for number, state in enumerate(self._one_pass(W, rows, steps)):
-                if not first or number:  # a later pass begins where the last one ended
+                if not begun or number:  # a later pass begins where the last one ended
                     yield state
             if not number:  # nothing to learn
                 return
