@@ -58,7 +58,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     n_passes : int or "auto", default="auto"
         In `fit`, choose the neighbours of each row so many times, at equal distances in the run:
         first in the input space, then under the map so far. 1: in the input space only, as in the
-        paper. "auto": 20 with fewer than 1,000 rows, else 1.
+        paper. "auto": 1; with fewer than 1,000 rows 20, or 1 if `early_stopping` finds fewer
+        errors that way.
     early_stopping : bool, default=True
         In `fit`, find out on rows held out how many iterations to learn for, by their errors with
         `n_neighbors` nearest neighbours, and then learn from all rows for as long; not at all if
@@ -185,17 +186,17 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             X, classes, y = _validate.training_data(self, X, y)
             _validate.squarable(X, "X")
             starts = self._starts(X)
-            settings = self._settings(len(X))
+            schedules = self._schedules(len(X))
             recorder = Recorder(self._say)
             kept: list[State] = []
 
             def run() -> Climb:
-                start, errors = starts[-1], []
+                start, settings, errors = starts[-1], schedules[0], []
                 trials = self._trials(X, y, settings) if self.early_stopping else []
                 if trials:
                     start = round_trials.best_start(trials, starts)
-                    errors = round_trials.errors_by_round(
-                        trials, start, lambda share: self._say({"validation": share})
+                    settings, errors = round_trials.best_schedule(
+                        trials, start, schedules, lambda share: self._say({"validation": share})
                     )
 
                 def keep(state: State, number: int) -> None:
@@ -327,14 +328,15 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         few = labelled and self.early_stopping and p <= most and n < round_trials.FEW
         return [by_classes, lambda X, y: W] if init == "auto" and few else [lambda X, y: W]
 
-    def _settings(self, n: int) -> Settings:
-        """Return how to learn from n rows."""
-        passes = self.n_passes
-        if passes == "auto":
-            passes = _PASSES_OF_FEW if n < round_trials.FEW else 1
-        return Settings(
-            self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol, int(passes)
-        )
+    def _schedules(self, n: int) -> list[Settings]:
+        """Return how to learn from n rows: the ways that are to be tried."""
+        passes = [self.n_passes]
+        if self.n_passes == "auto":
+            passes = [_PASSES_OF_FEW, 1] if n < round_trials.FEW else [1]
+        return [
+            Settings(self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol, int(k))
+            for k in passes
+        ]
 
     def _trials(self, X: np.ndarray, y: np.ndarray, settings: Settings) -> list[Trial]:
         """Return the trials; none with classes of one row each, where nothing can be learnt."""

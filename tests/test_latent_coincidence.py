@@ -19,7 +19,7 @@ from fastmetric.learn import rounds
 from fastmetric.learn.coincidence import Coincidence
 from fastmetric.learn.coincidence_solvers import Model
 from fastmetric.learn.impostors import target_neighbors
-from fastmetric.learn.round_trials import Trial, best_start, errors_by_round, parts
+from fastmetric.learn.round_trials import Trial, best_schedule, best_start, errors_by_round, parts
 from fastmetric.learn.rounds import Rounds, Settings, State
 from tests import naive_coincidence as naive
 
@@ -229,6 +229,9 @@ class _Script:
     def __init__(self, errors):
         self.errors = errors
 
+    def following(self, settings):
+        return _Script(self.errors[settings])
+
     def states(self, W):
         for error in self.errors:
             model = Model(np.array([[error]]), 1.0, 0.0)
@@ -259,6 +262,16 @@ def test_ten_rounds_without_fewer_errors_end_a_trial():
     curve, seen = _curve([5, 3] + [4] * 30)
     assert curve == [0.5, 0.3]
     assert len(seen) == 12
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"), [([5, 2], [5, 1], 1), ([5, 2], [5, 3, 2], 0), ([5, 4], [5], 0)]
+)
+def test_the_schedule_with_the_fewest_errors_in_the_end_is_chosen(first, second, chosen):
+    trial = Trial(_Script([first, second]), lambda W: np.arange(10) < W[0, 0], np.arange(10))
+    settings, errors = best_schedule([trial], lambda X, y: np.eye(1), [0, 1], lambda share: None)
+    assert settings == chosen
+    assert errors[-1] == min([first, second][chosen]) / 10
 
 
 @pytest.mark.parametrize(

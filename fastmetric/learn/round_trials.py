@@ -1,4 +1,4 @@
-"""Where to start and how many rounds to learn for, by the errors on rows held out."""
+"""Where to start, how to go on and for how long, by the errors on rows held out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric.learn.rounds import Rounds
+from fastmetric.learn.rounds import Rounds, Settings
 from fastmetric.learn.validation import held_out
 
 FEW = 1_000  # rows; of fewer, a single part held out is too small to tell maps apart
@@ -60,6 +60,20 @@ def best_start(trials: Sequence[Trial], starts: Sequence[Start]) -> Start:
         if _clearly_fewer(trials, *wrong):
             best = other
     return best
+
+
+def best_schedule(
+    trials: Sequence[Trial],
+    start: Start,
+    schedules: Sequence[Settings],
+    on_round: Callable[[float], None],
+) -> tuple[Settings, list[float]]:
+    """Return the schedule that ends with the fewest errors, the first of equals, and its errors."""
+    tried = []
+    for settings in schedules:
+        some = [trial._replace(rounds=trial.rounds.following(settings)) for trial in trials]
+        tried.append((settings, errors_by_round(some, start, on_round)))
+    return min(tried, key=lambda one: one[1][-1])
 
 
 def errors_by_round(

@@ -78,6 +78,10 @@ class Rounds:
         self.center = column_means(X, n_jobs)
         self.ended = ""  # why the last pass did; it may also have run out of iterations
 
+    def following(self, settings: Settings) -> Rounds:
+        """Return a run of the same rows by other settings."""
+        return Rounds(self.X, self.y, settings, self.n_jobs)
+
     def run(self, W: np.ndarray, length: int, keep: Callable[[State, int], None]) -> Climb:
         """Learn from the start W (p, D), for so many rounds at most.
 
