@@ -265,7 +265,7 @@ def test_ten_rounds_without_fewer_errors_end_a_trial():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "chosen"), [([5, 2], [5, 1], 1), ([5, 2], [5, 3, 2], 0), ([5, 4], [5], 0)]
+    ("first", "second", "chosen"), [([5, 2], [5, 1], 1), ([5, 2], [5, 3, 2], 0), ([5, 2], [5], 0)]
 )
 def test_the_schedule_with_the_fewest_errors_in_the_end_is_chosen(first, second, chosen):
     trial = Trial(_Script([first, second]), lambda W: np.arange(10) < W[0, 0], np.arange(10))
