@@ -191,7 +191,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             kept: list[State] = []
 
             def run() -> Climb:
-                start, settings, errors = starts[-1], schedules[0], []
+                start, settings = starts[-1], schedules[0]
+                errors: list[float] = []
                 trials = self._trials(X, y, settings) if self.early_stopping else []
                 if trials:
                     start = round_trials.best_start(trials, starts)
