@@ -19,12 +19,12 @@ from fastmetric.learn import round_trials
 from fastmetric.learn.coincidence import START_NOISE, Coincidence, make_pairs
 from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
 from fastmetric.learn.linear import project
-from fastmetric.learn.round_trials import Trial
+from fastmetric.learn.round_trials import Start, Trial
 from fastmetric.learn.rounds import Rounds, Settings, State
-from fastmetric.learn.starts import principal
+from fastmetric.learn.starts import principal, whitened
 
-_INITS = ("auto", "pca", "identity")
-_PASSES_OF_FEW = 5  # with few rows, which is where neighbours in the input space mean least
+_INITS = ("auto", "rca", "pca", "identity")
+_PASSES_OF_FEW = 20  # with few rows, which is where neighbours in the input space mean least
 
 
 class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -47,29 +47,33 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     solver : {"lbfgs", "em"}, default="lbfgs"
         "lbfgs": L-BFGS on the likelihood. "em": EM as in the paper, but on z - z', which takes
         many more steps. The likelihood never falls with either.
-    init : {"auto", "pca", "identity"} or array, default="auto"
+    init : {"auto", "rca", "pca", "identity"} or array, default="auto"
         The start. "auto": "pca" if n_components is smaller than min(n_features, n_samples), else
-        "identity". An array has shape (n_components, n_features).
+        "identity"; but with `early_stopping` and fewer than 1,000 rows "rca" (which whitens the
+        rows within classes, `fit` only), unless the other one has clearly fewer errors on rows
+        held out. An array has shape (n_components, n_features).
     refresh : int, default=3
         Iterations of the solver between two searches for impostors, in `fit`; of L-BFGS at least
         two, as its first only finds out how far to go.
     n_passes : int or "auto", default="auto"
-        In `fit`, learn up to so many times, each from the map before, with the neighbours that are
-        nearest under that map. 1: the neighbours in the input space, as in the paper. "auto": 5
-        with fewer than 1,000 rows, else 1.
+        In `fit`, choose the neighbours of each row so many times, at equal distances in the run:
+        first in the input space, then under the map so far. 1: in the input space only, as in the
+        paper. "auto": 1; with fewer than 1,000 rows 20, or 1 if `early_stopping` finds fewer
+        errors that way.
     early_stopping : bool, default=True
         In `fit`, find out on rows held out how many iterations to learn for, by their errors with
-        `n_neighbors` nearest neighbours, and then learn from all rows. A pass ends where the
-        errors were fewest; ten searches without fewer end the trial. With fewer than 1,000 rows
-        every row is held out once, a fifth of them at a time.
+        `n_neighbors` nearest neighbours, and then learn from all rows for as long; not at all if
+        the errors do not become clearly fewer (by one standard error). Ten searches without fewer
+        end the trial. With fewer than 1,000 rows every row is held out three times, a fifth of
+        them at a time.
     validation_fraction : float, default=0.1
         The share of the rows that `early_stopping` holds out, of 1,000 rows or more.
     max_iter : int, default=200
-        Largest number of iterations of the solver, in each pass.
+        Largest number of iterations of the solver.
     tol : float, default=1e-4
-        The run ends when an iteration (in `fit`, all of them between two searches) raises the
-        mean log-likelihood of a pair by less; for L-BFGS on pairs also when its gradient is
-        smaller. Single steps of EM are small: give it much less.
+        The run ends when an iteration (in `fit` a pass, when all of them between two searches)
+        raises the mean log-likelihood of a pair by less; for L-BFGS on pairs also when its
+        gradient is smaller. Single steps of EM are small: give it much less.
     verbose : int, default=0
         1: one line per iteration, or per search for impostors.
     n_jobs : int or None, default=None
@@ -181,30 +185,33 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
             _validate.squarable(X, "X")
-            W = self._start(X)
-            settings = Settings(
-                self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol
-            )
+            starts = self._starts(X)
+            schedules = self._schedules(len(X))
             recorder = Recorder(self._say)
             kept: list[State] = []
 
             def run() -> Climb:
-                most = [settings.most_rounds] * self._most_passes(len(X))
-                curves = self._validated(X, y, W, settings) if self.early_stopping else []
-                lengths = [len(errors) - 1 for errors in curves] or most
+                start, settings = starts[-1], schedules[0]
+                errors: list[float] = []
+                trials = self._trials(X, y, settings) if self.early_stopping else []
+                if trials:
+                    start = round_trials.best_start(trials, starts)
+                    settings, errors = round_trials.best_schedule(
+                        trials, start, schedules, lambda share: self._say({"validation": share})
+                    )
 
-                def keep(state: State, number: int, step: int) -> None:
+                def keep(state: State, number: int) -> None:
                     figures: dict[str, float] = {
                         "pairs": state.n_pairs,
                         "active": int(state.scaled.sum()),
                     }
-                    if curves:
-                        figures["validation"] = curves[number][step]
+                    if errors:
+                        figures["validation"] = errors[number]
                     recorder.keep(state.model, **figures)
                     kept[:] = [state]
 
-                rounds = Rounds(X, y, settings, self.n_jobs)
-                return rounds.run(W, lengths, keep)
+                length = len(errors) - 1 if errors else settings.most_rounds
+                return Rounds(X, y, settings, self.n_jobs).run(start(X, y), length, keep)
 
             climb, interrupted = _climb(run, recorder)
             (state,) = kept
@@ -235,7 +242,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._check_parameters()
             X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X)
             _validate.squarable(X, "X")
-            W = self._start(X)
+            (start,) = self._starts(X, labelled=False)
+            W = start(X, alike)
             made = make_pairs(len(X), firsts, seconds, alike)
             problem = Coincidence(X, made, np.ones(len(X)), self.n_jobs)
             noise = START_NOISE / len(W)
@@ -288,8 +296,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         _validate.share("validation_fraction", self.validation_fraction)
         _validate.jobs(self.n_jobs)
 
-    def _start(self, X: np.ndarray) -> np.ndarray:
-        """Return the map (p, D) to start from."""
+    def _starts(self, X: np.ndarray, *, labelled: bool = True) -> list[Start]:
+        """Return what to start from, or two that trials choose from, the preferred one first."""
         n, n_features = X.shape
         p = n_features
         if self.n_components is not None:
@@ -300,40 +308,46 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 raise ValueError(
                     f"init has {len(W)} rows; n_components is {p}. Give one row per component."
                 )
-            return W
+            return [lambda X, y: W]
         init = _validate.choice("init", self.init, _INITS)
         most = min(n, n_features)
-        if init == "pca" and p > most:
+        if init in ("pca", "rca") and p > most:
             raise ValueError(
-                f"init='pca' gives at most min(n_samples, n_features) = {most} directions; "
+                f"init={init!r} gives at most min(n_samples, n_features) = {most} directions; "
                 f"n_components is {p}. Choose init='identity' or fewer components."
             )
-        if init == "pca" or (init == "auto" and p < most):
-            return principal(X, p, self.n_jobs)
-        return np.eye(p, n_features)
+        if init == "rca" and not labelled:
+            raise ValueError("init='rca' needs classes, which pairs do not have. Choose 'pca'.")
 
-    def _validated(
-        self, X: np.ndarray, y: np.ndarray, W: np.ndarray, settings: Settings
-    ) -> list[list[float]]:
-        """Return the share of errors on rows held out, up to the best round of each pass."""
+        def by_classes(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return whitened(X, y, p, self.n_jobs)
+
+        if init == "rca":
+            return [by_classes]
+        by_rows = init == "pca" or (init == "auto" and p < most)
+        W = principal(X, p, self.n_jobs) if by_rows else np.eye(p, n_features)
+        few = labelled and self.early_stopping and p <= most and n < round_trials.FEW
+        return [by_classes, lambda X, y: W] if init == "auto" and few else [lambda X, y: W]
+
+    def _schedules(self, n: int) -> list[Settings]:
+        """Return how to learn from n rows: the ways that are to be tried."""
+        passes = [self.n_passes]
+        if self.n_passes == "auto":
+            passes = [_PASSES_OF_FEW, 1] if n < round_trials.FEW else [1]
+        return [
+            Settings(self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol, int(k))
+            for k in passes
+        ]
+
+    def _trials(self, X: np.ndarray, y: np.ndarray, settings: Settings) -> list[Trial]:
+        """Return the trials; none with classes of one row each, where nothing can be learnt."""
         rng = check_random_state(self.random_state)
         trials = []
         for learnt, kept in round_trials.parts(y, self.validation_fraction, rng):
             rows, labels = X[learnt], y[learnt]
             judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
-            rounds = Rounds(rows, labels, settings, self.n_jobs)
-            trials.append(Trial(rounds, judge, len(kept)))
-        if not trials:  # classes of one row each: there is nothing to learn, either
-            return []
-        return round_trials.errors_by_round(
-            trials, W, self._most_passes(len(X)), lambda share: self._say({"validation": share})
-        )
-
-    def _most_passes(self, n: int) -> int:
-        """Return the largest number of passes over n rows."""
-        if self.n_passes == "auto":
-            return _PASSES_OF_FEW if n < round_trials.FEW else 1
-        return int(self.n_passes)
+            trials.append(Trial(Rounds(rows, labels, settings, self.n_jobs), judge, kept))
+        return trials
 
     def _say(self, figures: dict[str, float]) -> None:
         """Print a line of figures if verbose."""

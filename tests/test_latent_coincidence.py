@@ -19,8 +19,8 @@ from fastmetric.learn import rounds
 from fastmetric.learn.coincidence import Coincidence
 from fastmetric.learn.coincidence_solvers import Model
 from fastmetric.learn.impostors import target_neighbors
-from fastmetric.learn.round_trials import Trial, errors_by_round, parts
-from fastmetric.learn.rounds import State
+from fastmetric.learn.round_trials import Trial, best_schedule, best_start, errors_by_round, parts
+from fastmetric.learn.rounds import Rounds, Settings, State
 from tests import naive_coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings(
@@ -148,6 +148,13 @@ def test_bad_pairs_are_refused_and_nothing_is_fitted(iris, index, y, X, match):
         model.transform(iris[0])
 
 
+def test_pairs_cannot_start_from_classes(iris, pairs):
+    with pytest.raises(ValueError, match="needs classes"):
+        LatentCoincidenceAnalysis(init="rca").fit_pairs(*pairs, X=iris[0])
+    with pytest.raises(ValueError, match="at most min"):
+        LatentCoincidenceAnalysis(init="rca").fit(np.eye(3, 7), [0, 0, 1])
+
+
 # Labelled rows
 
 
@@ -156,7 +163,7 @@ def test_improves_nearest_neighbours_on_new_rows():
     X = rng.standard_normal((600, 6)) * [1, 1, 5, 5, 5, 5]
     y = (X[:, 0] > 0).astype(int) + 2 * (X[:, 1] > 0)
     plain = KNeighborsClassifier(3).fit(X[:400], y[:400]).score(X[400:], y[400:])
-    model = make_pipeline(LatentCoincidenceAnalysis(), KNeighborsClassifier(3))
+    model = make_pipeline(LatentCoincidenceAnalysis(max_iter=30), KNeighborsClassifier(3))
     assert model.fit(X[:400], y[:400]).score(X[400:], y[400:]) > plain + 0.2
 
 
@@ -183,19 +190,23 @@ def test_transform_is_the_product_with_components(iris):
 
 def test_early_stopping_learns_from_all_rows_for_as_long_as_errors_held_out_fall(wine):
     X, y = wine
-    model = LatentCoincidenceAnalysis(2, n_passes=1, random_state=0).fit(X, y)
+    model = LatentCoincidenceAnalysis(2, init="pca", n_passes=1, random_state=0).fit(X, y)
     errors = model.history_["validation"]
     assert model.n_iter_ == len(errors) - 1 > 0
     assert np.all(errors[-1] < errors[:-1])
-    again = once(2, max_iter=3 * model.n_iter_).fit(X, y)
+    again = once(2, init="pca", max_iter=3 * model.n_iter_).fit(X, y)
     assert np.array_equal(model.components_, again.components_)
 
 
 @pytest.mark.parametrize("n", [7, 40, 999])
-def test_of_few_rows_each_is_held_out_once_with_others_of_its_class(n):
+def test_of_few_rows_each_is_held_out_three_times_with_others_of_its_class(n):
     y = np.random.default_rng(n).integers(0, 3, n)
     split = list(parts(y, 0.1, np.random.RandomState(0)))
-    assert np.array_equal(np.sort(np.concatenate([kept for _, kept in split])), np.arange(n))
+    for fold in range(0, len(split), 5):
+        together = np.concatenate([kept for _, kept in split[fold : fold + 5]])
+        assert np.array_equal(np.sort(together), np.arange(n))
+    assert len(split) == 15
+    assert not np.array_equal(split[0][1], split[5][1])
     for learnt, kept in split:
         assert np.array_equal(np.sort(np.concatenate([learnt, kept])), np.arange(n))
         shares = np.bincount(y[kept], minlength=3) - np.bincount(y, minlength=3) / 5
@@ -211,35 +222,92 @@ def test_of_many_rows_a_part_is_held_out():
 
 
 class _Script:
-    """Rounds that go where the script says: errors of each pass."""
+    """Rounds that go where the script says: the number of errors after each."""
 
-    def __init__(self, passes):
-        self.passes, self.begun = passes, []
+    X = y = np.empty(0)
 
-    def one_pass(self, W, number):
-        self.begun.append(float(W[0, 0]))
-        for error in self.passes[number]:
+    def __init__(self, errors):
+        self.errors = errors
+
+    def following(self, settings):
+        return _Script(self.errors[settings])
+
+    def states(self, W):
+        for error in self.errors:
             model = Model(np.array([[error]]), 1.0, 0.0)
             yield State(model, np.ones(1), np.ones(1, bool), 1)
 
 
-def test_a_pass_is_cut_at_its_fewest_errors_and_the_next_begins_there():
-    one = _Script([[0.5, 0.3, 0.4, 0.2], [0.2, 0.1, 0.3], [0.1, 0.1]])
-    two = _Script([[0.5, 0.1], [0.1, 0.1, 0.1, 0.1], [0.1]])  # ends sooner, and stays there
-    trials = [Trial(script, lambda W: W[0, 0], 10) for script in (one, two)]
+def _curve(*scripts):
+    """Return the errors by round of trials with ten rows held out each, and all that were seen."""
+    rows = np.arange(10)
+    trials = [Trial(_Script(errors), lambda W: rows < W[0, 0], rows) for errors in scripts]
     seen = []
-    curves = errors_by_round(trials, np.array([[0.5]]), 5, seen.append)
-    assert curves == [[0.5, 0.2, 0.25, 0.15], [0.15, 0.1], [0.1]]
-    assert one.begun == [0.5, 0.2, 0.1]
-    assert len(seen) == 4 + 4 + 2
+    return errors_by_round(trials, lambda X, y: np.eye(1), seen.append), seen
+
+
+def test_the_trials_together_tell_where_errors_are_fewest():
+    # The second ends sooner, and stays there.
+    curve, seen = _curve([9, 5, 7, 2, 3], [5, 1])
+    assert curve == [0.7, 0.3, 0.4, 0.15]
+    assert seen == [*curve, 0.2]
+
+
+def test_fewer_errors_by_less_than_a_standard_error_are_none():
+    assert _curve([5, 4, 3], [5, 6, 6])[0] == [0.5]
+    assert _curve([5, 4, 3], [5, 5, 5])[0] == [0.5, 0.45, 0.4]
 
 
 def test_ten_rounds_without_fewer_errors_end_a_trial():
-    script = _Script([[0.5, 0.3] + [0.4] * 30])
-    seen = []
-    curves = errors_by_round([Trial(script, lambda W: W[0, 0], 10)], np.eye(1), 1, seen.append)
-    assert curves == [[0.5, 0.3]]
+    curve, seen = _curve([5, 3] + [4] * 30)
+    assert curve == [0.5, 0.3]
     assert len(seen) == 12
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"), [([5, 2], [5, 1], 1), ([5, 2], [5, 3, 2], 0), ([5, 2], [5], 0)]
+)
+def test_the_schedule_with_the_fewest_errors_in_the_end_is_chosen(first, second, chosen):
+    trial = Trial(_Script([first, second]), lambda W: np.arange(10) < W[0, 0], np.arange(10))
+    settings, errors = best_schedule([trial], lambda X, y: np.eye(1), [0, 1], lambda share: None)
+    assert settings == chosen
+    assert errors[-1] == min([first, second][chosen]) / 10
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "chosen"),
+    [
+        ([1, 2, 3], [1, 2, 3], 0),
+        ([1, 2, 3], [1, 2], 0),  # one error fewer may be chance
+        ([1, 2, 3], [1], 1),  # two rows more, none less: by more than the root of two
+        ([1, 2, 3], [4], 0),  # three rows more, one less: two are the root of four
+        ([1, 2, 3, 5], [4], 1),
+        ([], [1, 2, 3], 0),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 3])
+def test_the_preferred_start_stays_unless_the_other_is_better_by_a_standard_error(
+    ours, theirs, chosen, times
+):
+    """However often the rows are held out: that does not make them more."""
+    wrong = {0.0: ours, 1.0: theirs}
+    trial = Trial(_Script([]), lambda W: np.isin(np.arange(6), wrong[W[0, 0]]), np.arange(6))
+    starts = [lambda X, y: np.zeros((1, 1)), lambda X, y: np.ones((1, 1))]
+    assert best_start([trial] * times, starts) is starts[chosen]
+
+
+@pytest.mark.parametrize(("init", "spread"), [("rca", 30.0), ("identity", 0.01)])
+def test_the_start_is_chosen_on_rows_held_out(init, spread):
+    """Classes differ in one feature; whitening turns the others down, or up."""
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 3
+    X = rng.standard_normal((150, 21)) * [1, *[spread] * 20]
+    X[:, 0] += 3 * y
+    chosen, given = (
+        LatentCoincidenceAnalysis(init=name, max_iter=3, random_state=0).fit(X, y)
+        for name in ("auto", init)
+    )
+    assert np.array_equal(chosen.components_, given.components_)
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
@@ -274,8 +342,24 @@ def test_passes_look_for_targets_under_the_map(iris, monkeypatch):
         return target_neighbors(rows, y, k, n_jobs)
 
     monkeypatch.setattr("fastmetric.learn.rounds.target_neighbors", spy)
-    once(2, n_passes=3, max_iter=6).fit(*iris)
+    model = once(2, n_passes=3, max_iter=18, tol=0.0).fit(*iris)
     assert [rows.shape for rows in seen] == [(150, 4), (150, 2), (150, 2)]
+    assert model.n_iter_ == 6  # searches, two in each pass
+
+
+@pytest.mark.parametrize(("max_iter", "n_passes"), [(20, 3), (7, 5), (6, 20), (1, 1)])
+def test_passes_together_take_max_iter_iterations(wine, monkeypatch, max_iter, n_passes):
+    steps = []
+
+    def moved(self, problem, model, count):
+        steps.append(count)
+        return model._replace(log_likelihood=np.inf)  # a gain: the pass goes on
+
+    monkeypatch.setattr(Rounds, "_moved", moved)
+    run = Rounds(*wine, Settings(3, "lbfgs", 3, max_iter, 0.0, n_passes))
+    states = list(run.states(np.eye(13)))
+    assert sum(steps) == max_iter
+    assert len(states) == 1 + len(steps) == 1 + -(-max_iter // 3)
 
 
 def test_without_impostors_the_start_is_kept():
@@ -333,6 +417,7 @@ def test_difficult_rows(wine, change):
         ({"n_neighbors": 0}, "n_neighbors"),
         ({"solver": "newton"}, "solver"),
         ({"init": "lda"}, "init"),
+        ({"init": "rca", "n_components": 5}, "n_components"),
         ({"init": np.eye(3)}, "init"),
         ({"init": np.eye(2, 4), "n_components": 3}, "one row per component"),
         ({"refresh": 0}, "refresh"),
@@ -397,6 +482,9 @@ def test_results_do_not_depend_on_threads():
     makers = [
         lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs, random_state=0).fit(
             X, y
+        ),
+        lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs, random_state=0).fit(
+            X[:200], y[:200]
         ),
         lambda n_jobs: LatentCoincidenceAnalysis(4, max_iter=6, n_jobs=n_jobs).fit_pairs(
             index, signs, X=X

@@ -8,7 +8,7 @@ the many pairs it brings in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -31,13 +31,19 @@ class Settings(NamedTuple):
     n_neighbors: int  # targets of a row
     solver: str
     refresh: int  # iterations of the solver in a round
-    max_iter: int  # in a pass
+    max_iter: int
     tol: float
+    n_passes: int = 1  # at the start of each, targets are chosen anew
 
     @property
     def most_rounds(self) -> int:
-        """Return the largest number of rounds in a pass."""
+        """Return the largest number of rounds."""
         return -(-self.max_iter // self.refresh)
+
+    @property
+    def rounds_of_a_pass(self) -> int:
+        """Return the largest number of rounds between two choices of targets."""
+        return -(-self.most_rounds // self.n_passes)
 
 
 class State(NamedTuple):
@@ -72,27 +78,45 @@ class Rounds:
         self.center = column_means(X, n_jobs)
         self.ended = ""  # why the last pass did; it may also have run out of iterations
 
-    def run(
-        self, W: np.ndarray, lengths: Sequence[int], keep: Callable[[State, int, int], None]
-    ) -> Climb:
-        """Learn from the start W (p, D), in passes of so many rounds at most.
+    def following(self, settings: Settings) -> Rounds:
+        """Return a run of the same rows by other settings."""
+        return Rounds(self.X, self.y, settings, self.n_jobs)
 
-        `keep` is given every state, with the number of its pass and of its round.
+    def run(self, W: np.ndarray, length: int, keep: Callable[[State, int], None]) -> Climb:
+        """Learn from the start W (p, D), for so many rounds at most.
+
+        `keep` is given every state, with the number of its round.
         """
-        for number, length in enumerate(lengths):
-            for step, state in enumerate(islice(self.one_pass(W, number), length + 1)):
-                keep(state, number, step)
-            W = state.model.W
-        converged = bool(self.ended) or lengths[-1] < self.settings.most_rounds
+        for number, state in enumerate(islice(self.states(W), length + 1)):
+            keep(state, number)
+        converged = bool(self.ended) or length < self.settings.most_rounds
         return Climb(state.model, converged, self.ended or "max_iter reached")
 
-    def one_pass(self, W: np.ndarray, number: int) -> Iterator[State]:
-        """Yield the state at W, and after each round of a pass.
+    def states(self, W: np.ndarray) -> Iterator[State]:
+        """Yield the state at W (p, D) and after each round.
 
-        The targets of the first pass, number 0, are nearest in the input space; later, under W.
+        The targets of the first pass are nearest in the input space; of a later one, under the
+        map so far.
+        """
+        settings, rows = self.settings, self.X
+        longest = settings.rounds_of_a_pass * settings.refresh
+        for begun in range(0, settings.max_iter, longest):
+            steps = min(longest, settings.max_iter - begun)
+            for number, state in enumerate(self._one_pass(W, rows, steps)):
+                if not begun or number:  # a later pass begins where the last one ended
+                    yield state
+            if not number:  # nothing to learn
+                return
+            W = state.model.W
+            rows = self._project(W)
+
+    def _one_pass(self, W: np.ndarray, rows: np.ndarray, steps: int) -> Iterator[State]:
+        """Yield the state at W, and after each round of so many iterations altogether.
+
+        Targets are the nearest among these rows.
         """
         settings, self.ended = self.settings, ""
-        self._begin(self._project(W) if number else self.X)
+        self._begin(rows)
         problem, new = self._problem(W)
         noise = START_NOISE * _median_scale(self.kappa_sq, self.scaled) ** 2 / len(W)
         model = Model(W, noise, problem.log_likelihood(W, noise))
@@ -101,18 +125,20 @@ class Rounds:
         yield self._state(model, problem)
         if self.ended:
             return
-        for left in range(settings.max_iter, 0, -settings.refresh):
+        for left in range(steps, 0, -settings.refresh):
             problem.search_scales(model.W, model.noise)
             before = problem.log_likelihood(model.W, model.noise)
-            steps = min(settings.refresh, left)
-            model = self._moved(problem, model._replace(log_likelihood=before), steps)
+            model = self._moved(
+                problem, model._replace(log_likelihood=before), min(settings.refresh, left)
+            )
             least = settings.tol * problem.n_pairs
             if model.log_likelihood - before <= least and new <= least:
                 self.ended = "the gain fell below tol"
             yield self._state(model, problem)
             if self.ended:
                 return
-            problem, new = self._problem(model.W)
+            if left > settings.refresh:
+                problem, new = self._problem(model.W)
 
     def _begin(self, rows: np.ndarray) -> None:
         """Begin a pass, with the targets that are nearest among these rows."""
