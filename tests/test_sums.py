@@ -394,3 +394,9 @@ def test_a_wide_kernel_is_summed_by_crowds():
 def test_exponents_whose_last_bit_is_more_than_exp_can_take(h, method, away):
     X = np.random.default_rng(0).standard_normal((300, 8))
     check(Case(X, None, X[:50] + away, "gaussian", h, 0.01, 0.0, method))
+
+
+@pytest.mark.parametrize("method", ["exact", "tree"])
+def test_hundreds_of_features(method):
+    X = np.random.default_rng(0).standard_normal((1100, 600))
+    check(Case(X, None, X[:20], "gaussian", 20.0, 0.01, 0.0, method))

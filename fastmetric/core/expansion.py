@@ -29,7 +29,7 @@ what the queries give back to the node.
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
+from itertools import combinations_with_replacement
 from math import lgamma
 from typing import NamedTuple
 
@@ -65,9 +65,8 @@ def highest_degree(d: int) -> int:
 
 def _multi_indices(d: int, degree: int) -> list[tuple[int, ...]]:
     """Return the multi-indices of total degree at most `degree`, in lexicographic order."""
-    if d == 0:
-        return [()]
-    return [(a, *b) for a in range(degree + 1) for b in _multi_indices(d - 1, degree - a)]
+    chosen = (c for m in range(degree + 1) for c in combinations_with_replacement(range(d), m))
+    return sorted(tuple(np.bincount(c, minlength=d).tolist()) if c else (0,) * d for c in chosen)
 
 
 def _log_remainders(highest: int) -> np.ndarray:
@@ -89,17 +88,25 @@ def _log_remainders(highest: int) -> np.ndarray:
 def make_series(d: int) -> Series:
     """Return the tables of the series in d dimensions."""
     degree = highest_degree(d)
-    prefixes = [[sum(a) for a in _multi_indices(length, degree)] for length in range(d)]
+    prefixes = [[0]]  # an index may be followed by what is left of the degree
+    for _ in range(d - 1):
+        prefixes.append([m + a for m in prefixes[-1] for a in range(degree - m + 1)])
     counts = np.array([len(degrees) for degrees in prefixes])
     padded = np.zeros((d, counts.max()), np.int64)
     for row, degrees in zip(padded, prefixes, strict=True):
         row[: len(degrees)] = degrees
     indices = _multi_indices(d, degree)
     place = {a: i for i, a in enumerate(indices)}
-    one_less = [[place.get((*a[:k], a[k] - 1, *a[k + 1 :]), -1) for k in range(d)] for a in indices]
+    one_less = [
+        [place[(*a[:k], a[k] - 1, *a[k + 1 :])] if a[k] else -1 for k in range(d)] for a in indices
+    ]
     whole = np.array(indices)
-    pairs = [(a, b, tuple(map(sum, zip(a, b, strict=True)))) for a, b in product(indices, indices)]
-    sums = sorted((sum(c), place[a], place[b], place[c]) for a, b, c in pairs if c in place)
+    pairs = [
+        (a, b, tuple(map(sum, zip(a, b, strict=True))))
+        for a, m in zip(indices, whole.sum(axis=1), strict=True)
+        for b in _multi_indices(d, degree - m)
+    ]
+    sums = sorted((sum(c), place[a], place[b], place[c]) for a, b, c in pairs)
     totals = [total for total, *_ in sums]
     return Series(
         degree,
