@@ -13,6 +13,7 @@ from fastmetric.core.groups import Rule
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.sums import SUMS_LEAF_SIZE, KernelSums
 from fastmetric.learn.totals import Totals, Walk, totals
+from fastmetric.learn.trees import with_coarse_leaves
 from tests import naive
 
 ROOT = np.array([0])
@@ -20,16 +21,17 @@ ROOT = np.array([0])
 
 def rule_of(sums, rtol, atol=0.0) -> Rule:
     """Return the rule of a walk within some tolerances."""
-    return sums._coarsened(sums._rule(rtol, atol))
+    return sums._walk(sums._rule(rtol, atol)).rule
 
 
 def leaf_totals(X, weights, query, h, coarse, atol=0.0) -> Totals:
     """Return the totals of some queries over one leaf, times the largest weight."""
     sums = KernelSums(X, weights, bandwidth=h)
+    reference = with_coarse_leaves(sums._reference, h, 1)
     order, queries = sums._queries(query)
     # No tolerance to speak of: the leaf has to be summed pair by pair.
     rule = Rule(GAUSSIAN, 0.5 / h**2, 1e-17, atol, coarse)
-    [found] = totals([(queries, Walk(sums._reference, rule, ROOT))])
+    [found] = totals([(queries, Walk(reference, rule, ROOT))])
     total, error = np.empty((2, len(query)))
     total[order], error[order] = found.total, found.error
     return found._replace(total=total, error=error)
@@ -129,3 +131,16 @@ def test_points_far_from_the_origin_lose_nothing():
     exact = kernel_sums(there, bandwidth=0.5)
     near = kernel_sums(there, bandwidth=0.5, rtol=1e-3, method="tree")
     assert np.abs(near - exact).max() < 1e-3
+
+
+def test_leaves_in_float32_take_no_memory_before_they_are_asked_for():
+    sums = KernelSums(np.random.default_rng(0).standard_normal((2000, 3)))
+    sums.log_sums(rtol=1e-2, method="exact")
+    sums.log_sums(rtol=1e-6, method="tree")
+    assert not sums._reference.coarse_panels.size
+    before = sums.log_sums(rtol=1e-2, method="tree")
+    assert sums._reference.coarse_panels.size
+    sums.set_bandwidth(2.0)
+    assert not sums._reference.coarse_panels.size
+    sums.set_bandwidth(1.0)
+    assert np.array_equal(before, sums.log_sums(rtol=1e-2, method="tree"))

@@ -19,8 +19,9 @@ import math
 import numpy as np
 
 from fastmetric._jit import compiled, inlined
-from fastmetric.core.groups import add_tile, fill_tile
+from fastmetric.core.groups import add_tile, fill_tile, place
 from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.nodes import around
 from fastmetric.core.registers import ROWS, panel_width
 
 _REACH = 20.0
@@ -41,20 +42,23 @@ def coarse_error(d: int, longest: int) -> float:
 
 
 @compiled
-def write_coarse(tree, centers, inverse_h, panels, first, last):
+def write_coarse(ref, inverse_h, panels, first, last):
     """Write the leaves among the nodes first:last into panels (N / WIDTH, d, WIDTH)."""
+    tree = ref.tree
     for node in range(first, last):
         if tree.children[node] < 0:
-            for i in range(tree.starts[node], tree.stops[node]):
-                for k in range(centers.shape[1]):
-                    x = (tree.rows[i, k] - centers[node, k]) * inverse_h
-                    panels[i // WIDTH, k, i % WIDTH] = x
+            start, v = tree.starts[node], around(tree, node, ref.nodes.centers[node], inverse_h)
+            for k in range(v.shape[0]):
+                for i in range(v.shape[1]):
+                    panels[(start + i) // WIDTH, k, (start + i) % WIDTH] = v[k, i]
 
 
 @inlined
-def coarse_tail(ref, rule, node, s_hi):
+def coarse_tail(group, ref, rule, node, s_hi):
     """Return the error that float32 adds to the rounding of a leaf; infinity if it will not do."""
-    if rule.coarse == 0 or ref.nodes.radii[node] * np.sqrt(2 * rule.factor) > _WIDEST:
+    if rule.coarse == 0 or group.shift != 0:
+        return np.inf
+    if ref.nodes.radii[node] * np.sqrt(2 * rule.factor) > _WIDEST:
         return np.inf
     return ref.nodes.weights[node] * _TAIL if s_hi > _REACH else 0.0
 
@@ -62,12 +66,12 @@ def coarse_tail(ref, rule, node, s_hi):
 @inlined
 def add_coarse_leaf(group, ref, rule, node):
     """Add a leaf pair by pair; for the Gaussian, not shifted."""
-    center, inverse_h = ref.nodes.centers[node], np.sqrt(2 * rule.factor)
+    place(group, rule, ref.nodes.centers[node])
     strips = group.coarse_strips
-    for k in range(center.size):
-        x, row = center[k], group.cols[k]
+    for k in range(group.v.shape[0]):
+        row = group.v[k]
         for i in range(row.size):
-            strips[i // ROWS, k, i % ROWS] = (row[i] - x) * inverse_h
+            strips[i // ROWS, k, i % ROWS] = row[i]
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
     memory = group.tile.view(np.float32)
     tile = fill_tile(group, strips, ref.coarse_panels, start, stop, memory)

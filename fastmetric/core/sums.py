@@ -191,8 +191,8 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
             height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
             continue
         if how == OPEN:
-            tail = coarse_tail(ref, rule, node, s_hi)
-            if tail <= allowed and group.shift == 0:
+            tail = coarse_tail(group, ref, rule, node, s_hi)
+            if tail <= allowed:
                 add_coarse_leaf(group, ref, rule, node)
                 spent += tail
             else:

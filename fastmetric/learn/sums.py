@@ -16,7 +16,7 @@ from fastmetric.core.shifts import shift_groups
 from fastmetric.core.tiles import ALIGN
 from fastmetric.core.tree import Tree
 from fastmetric.learn.totals import Path, Probe, Walk, foreseen, group_starts, totals
-from fastmetric.learn.trees import build_tree, summarised
+from fastmetric.learn.trees import NODES, build_tree, summarised, with_coarse_leaves
 
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
@@ -27,7 +27,6 @@ _PAIR, _LEAF_PAIR, _COARSE_PAIR, _MORE = 0.85, 1.05, 0.6, 0.05
 _FIELD, _NODE = 30.0, 100.0
 _SMALL = 1000  # points that are summed pair by pair in any case
 _LARGEST = -np.log(np.finfo(float).tiny)
-_NODES = 500  # in a task
 _ROOT = np.array([0])
 SUMS_LEAF_SIZE = 160  # larger than for neighbours: pairs are cheap, nodes are not
 _COARSE_SHARE = 0.4  # of the tolerance that the rounding of float32 may take up
@@ -76,7 +75,7 @@ class KernelSums:
         d, tree = self.X.shape[1], self._tree
         rows = np.pad(tree.rows, ((0, -len(tree.rows) % ALIGN), (0, 0)))
         stages = [
-            list(pairwise([*range(level.start, level.stop, _NODES), level.stop]))
+            list(pairwise([*range(level.start, level.stop, NODES), level.stop]))
             for level in reversed(_levels(tree))
         ]
         self._reference = summarised(
@@ -85,7 +84,6 @@ class KernelSums:
             self.bandwidth,
             stages,
             expanded=self.code == GAUSSIAN and highest_degree(d) > 1,
-            coarse=self._may_be_coarse(),
             n_jobs=self.n_jobs,
         )
 
@@ -107,9 +105,10 @@ class KernelSums:
         order, queries = self._queries(query)
         eps = float(np.finfo(self.X.dtype).eps)
         rule = self._rule(rtol, min(atol / self._unit, 1e300))
-        walk = Walk(self._reference, self._coarsened(rule), _ROOT)
-        if self._is_exact(method, queries, walk):
-            walk = walk._replace(rule=rule, exact=True)
+        walk = Walk(self._reference, rule, _ROOT, exact=True)
+        if method != "exact":
+            by_leaves = self._walk(rule)
+            walk = walk if self._is_exact(method, queries, by_leaves) else by_leaves
         estimate, *ends = self._log_sums(queries, walk, label)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
@@ -158,11 +157,6 @@ class KernelSums:
         logs[order], moves[order] = found.logs()[0] + np.log(self._unit), together
         return logs, moves
 
-    def _may_be_coarse(self) -> bool:
-        """Return whether leaves can be summed in float32 at all."""
-        double = self.X.dtype == np.float64
-        return bool(double and self.code == GAUSSIAN and self._weights.min() >= LIGHTEST)
-
     def _rule(self, rtol: float, atol: float) -> Rule:
         """Return the rule that keeps to the tolerances."""
         # Without a tolerance, as much is left out as rounding loses anyway. Plain floats: walks
@@ -170,15 +164,25 @@ class KernelSums:
         rtol = float(max(rtol, np.finfo(self.X.dtype).eps / 2))
         return Rule(self.code, self._factor, rtol, float(atol))
 
-    def _coarsened(self, rule: Rule) -> Rule:
-        """Return the rule with leaves in float32, if its tolerance is wide enough [SUM-8]."""
+    def _walk(self, rule: Rule) -> Walk:
+        """Return the walk by a rule, leaves in float32 if its tolerance is wide enough [SUM-8]."""
+        error = self._coarse_error()
+        if error > min(_COARSE_SHARE * rule.rtol, COARSEST):
+            return Walk(self._reference, rule, _ROOT)
+        if not self._reference.coarse_panels.size:
+            self._reference = with_coarse_leaves(self._reference, self.bandwidth, self.n_jobs)
+        # What is certain to be in a sum is measured by sums that are off by the error, too.
+        rule = rule._replace(rtol=(rule.rtol - error) / (1 + 2 * error), coarse=error)
+        return Walk(self._reference, rule, _ROOT)
+
+    def _coarse_error(self) -> float:
+        """Return the relative error of leaves in float32; infinity where these will not do."""
+        light = self._weights.min() < LIGHTEST
+        if self.code != GAUSSIAN or self.X.dtype != np.float64 or light:
+            return np.inf
         tree = self._tree
         longest = (tree.stops - tree.starts)[tree.children < 0].max()
-        error = coarse_error(tree.rows.shape[1], int(longest))
-        if not self._may_be_coarse() or error > min(_COARSE_SHARE * rule.rtol, COARSEST):
-            return rule
-        # What is certain to be in a sum is measured by sums that are off by the error, too.
-        return rule._replace(rtol=(rule.rtol - error) / (1 + 2 * error), coarse=error)
+        return coarse_error(tree.rows.shape[1], int(longest))
 
     def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""

@@ -15,6 +15,7 @@ from fastmetric.core.registers import make_panels, panel_width
 from fastmetric.core.tree import Tree, split_below, split_node, unsplit_tree
 
 _TASK = 20_000  # points in a subtree that is one task
+NODES = 500  # in a task
 LEAF_SIZE = 64
 
 
@@ -62,12 +63,9 @@ def summarised(
     stages: list[list[tuple[int, int]]],
     *,
     expanded: bool,
-    coarse: bool = False,
     n_jobs: int | None,
 ) -> Reference:
     """Return a tree with its nodes summarised for a bandwidth, by their series if `expanded`.
-
-    If `coarse`, with its leaves in float32, too.
 
     The nodes are done in stages of tasks, ranges of nodes: children in the same range as their
     parents, or in an earlier stage. tree.rows and `weights` are padded to whole panels.
@@ -75,15 +73,26 @@ def summarised(
     d = tree.rows.shape[1]
     series = make_series(d)
     nodes = empty_nodes(len(tree.starts), d, len(series.indices) if expanded else 0)
-    coarse_panels = np.zeros((len(tree.rows) // WIDTH if coarse else 0, d, WIDTH), np.float32)
 
     def task(part: tuple[int, int]) -> None:
         summarise(tree, weights, series, 1 / h, nodes, *part)
-        if coarse:
-            write_coarse(tree, nodes.centers, 1 / h, coarse_panels, *part)
 
     for stage in stages:
         for _ in engine.run(task, stage, n_jobs=n_jobs):
             pass
     panels = make_panels(tree.rows, d, panel_width(tree.rows.dtype))
-    return Reference(tree, panels, coarse_panels, weights, nodes, series)
+    none = np.empty((0, d, WIDTH), np.float32)
+    return Reference(tree, panels, none, weights, nodes, series)
+
+
+def with_coarse_leaves(reference: Reference, h: float, n_jobs: int | None) -> Reference:
+    """Return the tree with its leaves in float32, too, for a bandwidth."""
+    n, d = reference.tree.rows.shape
+    panels = np.zeros((n // WIDTH, d, WIDTH), np.float32)
+    count = len(reference.tree.starts)
+    parts = [(first, min(first + NODES, count)) for first in range(0, count, NODES)]
+    for _ in engine.run(
+        lambda part: write_coarse(reference, 1 / h, panels, *part), parts, n_jobs=n_jobs
+    ):
+        pass
+    return reference._replace(coarse_panels=panels)
