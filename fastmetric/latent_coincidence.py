@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fastmetric._neighbor_votes import Judge
 from fastmetric.learn import coincidence_solvers as solvers
 from fastmetric.learn import round_trials
 from fastmetric.learn.coincidence import START_NOISE, Coincidence, make_pairs
+from fastmetric.learn.coincidence_online import PairSteps
 from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
 from fastmetric.learn.linear import project
 from fastmetric.learn.round_trials import Start, Trial
@@ -81,7 +83,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         joblib, multiprocessing or Dask; -1: all cores, -2: all but one. The result does not
         depend on it.
     random_state : int, RandomState or None, default=None
-        Draws the rows that `early_stopping` holds out.
+        Draws the rows that `early_stopping` holds out, and the order in which
+        `partial_fit_pairs` takes pairs.
 
     Attributes
     ----------
@@ -90,16 +93,19 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     noise_variance_ : float
         sigma^2, in units in which kappa = 1; after `fit`, in which the median kappa is.
     log_likelihood_ : float
-        The sum over all pairs learnt from; after `fit`, over those active when the map was found.
+        The sum over all pairs learnt from; after `fit`, over those active when the map was found;
+        after `partial_fit_pairs`, over those of the call, each before the step it had a part in.
     length_scales_ : ndarray of shape (n_samples,)
         kappa of each row, in units of their median; NaN for rows that never had impostors. After
         `fit` only.
     history_ : dict of ndarray
         One entry for the start and for each iteration (in `fit`, for each search):
         "log_likelihood", "noise_variance", "seconds"; in `fit` also "pairs" and "active" (rows),
-        and "validation" (the share of errors held out, in the trials) with early_stopping.
+        and "validation" (the share of errors held out, in the trials) with early_stopping. One
+        entry for each call of `partial_fit_pairs`, with "pairs".
     n_iter_ : int
-        Number of iterations; in `fit`, of searches for impostors. At least one.
+        Number of iterations; in `fit`, of searches for impostors. At least one. After
+        `partial_fit_pairs`, of all steps so far.
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted. After `fit` only.
     n_features_in_ : int
@@ -134,6 +140,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     """
 
     components_: np.ndarray
+    _pair_steps: PairSteps  # the memory of partial_fit_pairs
 
     def __init__(
         self,
@@ -218,6 +225,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._set_model(state.model, recorder, X.dtype, unit=state.unit())
             self.length_scales_ = state.length_scales()
             self.classes_ = classes
+            self._forget("_pair_steps")
         self._end(climb, interrupted)
         return self
 
@@ -241,14 +249,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X)
-            _validate.squarable(X, "X")
-            (start,) = self._starts(X, labelled=False)
-            W = start(X, alike)
-            made = make_pairs(len(X), firsts, seconds, alike)
-            problem = Coincidence(X, made, np.ones(len(X)), self.n_jobs)
-            noise = START_NOISE / len(W)
-            if isinstance(self.init, str):
-                W = problem.scaled(W, noise)
+            problem, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
             solve = solvers.SOLVERS[self.solver]
             recorder = Recorder(self._say)
 
@@ -259,10 +260,56 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
             climb, interrupted = _climb(run, recorder)
             self._set_model(climb.model, recorder, X.dtype, unit=1.0)
-            for name in ("length_scales_", "classes_"):  # of an earlier `fit`
-                if hasattr(self, name):
-                    delattr(self, name)
+            self._forget("length_scales_", "classes_", "_pair_steps")
         self._end(climb, interrupted)
+        return self
+
+    def partial_fit_pairs(self, pairs: Any, y: Any, X: Any = None) -> LatentCoincidenceAnalysis:
+        """Go on learning with new pairs, which are seen once and not kept.
+
+        Steps by 100 pairs at a time, in random order, from the map so far: that of earlier calls,
+        of `fit_pairs` or of `fit`. The first call of all makes the start from its pairs.
+
+        Parameters
+        ----------
+        pairs : array-like of shape (n_pairs, 2, n_features) or (n_pairs, 2)
+            The two rows of each pair; or their numbers in `X`.
+        y : array-like of shape (n_pairs,)
+            +1: the pair coincides, -1: it does not.
+        X : array-like of shape (n_samples, n_features), default=None
+            The rows that `pairs` counts.
+
+        Returns
+        -------
+        self : LatentCoincidenceAnalysis
+            The fitted estimator.
+        """
+        with _validate.unchanged_on_error(self), engine.one_thread_blas():
+            self._check_parameters()
+            first = not hasattr(self, "components_")
+            X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X, first)
+            _validate.squarable(X, "X")
+            going_on = hasattr(self, "_pair_steps")
+            if first:
+                _, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
+                steps = PairSteps(W, noise)
+            elif going_on:
+                steps = deepcopy(self._pair_steps)  # a call that is interrupted leaves no trace
+            else:
+                steps = PairSteps(self.components_.astype(np.float64), self.noise_variance_)
+            recorder = Recorder(self._say)
+            earlier = self.history_ if going_on else {}
+            order = check_random_state(self.random_state).permutation(len(alike))
+            log_likelihood = steps.learn(
+                X, firsts[order], seconds[order], alike[order], self.n_jobs
+            )
+            model = Model(steps.W, steps.noise, log_likelihood)
+            recorder.keep(model, pairs=len(alike))
+            self._set_model(model, recorder, X.dtype, unit=1.0)
+            self.n_iter_, self._pair_steps = steps.count, steps
+            for name, past in earlier.items():
+                self.history_[name] = np.append(past, self.history_[name])
+            self._forget("length_scales_", "classes_")
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -329,6 +376,18 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         few = labelled and self.early_stopping and p <= most and n < round_trials.FEW
         return [by_classes, lambda X, y: W] if init == "auto" and few else [lambda X, y: W]
 
+    def _problem_of_pairs(
+        self, X: np.ndarray, firsts: np.ndarray, seconds: np.ndarray, alike: np.ndarray
+    ) -> tuple[Coincidence, np.ndarray, float]:
+        """Return the likelihood of pairs of rows, and the map and sigma^2 to start from."""
+        _validate.squarable(X, "X")
+        (start,) = self._starts(X, labelled=False)
+        W = start(X, alike)
+        pairs = make_pairs(len(X), firsts, seconds, alike)
+        problem = Coincidence(X, pairs, np.ones(len(X)), self.n_jobs)
+        noise = START_NOISE / len(W)
+        return problem, problem.scaled(W, noise) if isinstance(self.init, str) else W, noise
+
     def _schedules(self, n: int) -> list[Settings]:
         """Return how to learn from n rows: the ways that are to be tried."""
         passes = [self.n_passes]
@@ -363,6 +422,12 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.log_likelihood_ = model.log_likelihood
         self.history_, self.n_iter_ = recorder.history(), max(recorder.n_iter, 1)
         self.history_["noise_variance"] /= unit**2
+
+    def _forget(self, *names: str) -> None:
+        """Drop what an earlier fit of another kind left behind."""
+        for name in names:
+            if hasattr(self, name):
+                delattr(self, name)
 
     def _end(self, climb: Climb, interrupted: bool) -> None:
         """Say how a run ended, if it did not by itself."""

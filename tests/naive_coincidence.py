@@ -60,3 +60,29 @@ def impostors(Z, y, reach):
         for j in range(n)
         if y[i] != y[j] and ((Z[i] - Z[j]) ** 2).sum() < reach[i]
     }
+
+
+def online_steps(W, noise, batches):
+    """Return W and sigma^2 after a step by each batch of pairs (m, 2, D), alike (m,); kappa = 1."""
+    W, log_noise, size = np.array(W, float), float(np.log(noise)), None
+    squares, count = np.zeros(W.shape[1]), 0
+    means, powers = [np.zeros(W.shape), 0.0], [0.0, 0.0]
+    for t, (pairs, alike) in enumerate(batches):
+        slopes = Sums(W, np.exp(log_noise), pairs, alike, np.ones(len(pairs))).gradient()
+        squares, count = (
+            squares + ((pairs[:, 0] - pairs[:, 1]) ** 2).sum(axis=0),
+            count + len(pairs),
+        )
+        units = np.sqrt(squares / count)
+        live = units > 0
+        size = size or np.sqrt(((W * units) ** 2).sum() / (len(W) * live.sum()))
+        inverse = np.where(live, 1 / np.where(live, units, 1), 0)
+        moves = [slopes[0].astype(float) * inverse, float(slopes[1]) * np.exp(log_noise)]
+        entries = [len(W) * live.sum(), 1]
+        for k in (0, 1):
+            means[k] = 0.9 * means[k] + 0.1 * moves[k]
+            powers[k] = 0.99 * powers[k] + 0.01 * np.sum(moves[k] ** 2) / entries[k]
+            size_of_slope = np.sqrt(powers[k] / (1 - 0.99 ** (t + 1)))
+            moves[k] = 0.1 / np.sqrt(1 + t / 50) * means[k] / (1 - 0.9 ** (t + 1)) / size_of_slope
+        W, log_noise = W + size * moves[0] * inverse, log_noise + moves[1]
+    return W, float(np.exp(log_noise))

@@ -26,6 +26,7 @@ from fastmetric.learn.target import Target, Value
 RATE = 0.1  # of the size of the map that the steps begin with, in the first one
 _SHARE_LENGTH = 1.0  # what the logit of the background's share moves by, over RATE
 _SMOOTHING, _SIZE_SMOOTHING = 0.9, 0.99
+_STEADY = 50  # steps on-line; from there on they shorten as 1 / sqrt(their number)
 
 
 class Batch(NamedTuple):
@@ -64,6 +65,11 @@ class Ascent:
         mean = self.mean / (1 - _SMOOTHING**self.count)
         size = (self.square / (1 - _SIZE_SMOOTHING**self.count)) ** 0.5
         return theta + scale * RATE * self.length / size * mean * self.inverse
+
+
+def online_scale(count: int) -> float:
+    """Return the length of a step after `count` of a run without end, over the first one's."""
+    return 1 / (1 + count / _STEADY) ** 0.5
 
 
 def ascend(

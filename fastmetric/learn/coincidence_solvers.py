@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from fastmetric.learn.coincidence import Coincidence, Evaluation, Scatter
 
 # sigma^2 stays within these factors of kappa^2: pairs of one kind drive it to 0 or beyond all.
-_LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12
+LEAST_NOISE, MOST_NOISE = 1e-12, 1e12
 # How far L-BFGS moves the map in its first step, as a share of it.
 _FIRST_MOVE = 0.05
 
@@ -123,8 +123,8 @@ def lbfgs(
 def _log_noise_bounds(problem: Coincidence, noise: float) -> tuple[float, float]:
     """Return the range of log sigma^2, which holds `noise` in any case."""
     kappa_sq = problem.kappa_sq[problem.pairs.firsts]  # of rows without pairs it means nothing
-    low = min(np.log(noise), np.log(kappa_sq.min()) + np.log(_LEAST_NOISE))
-    high = max(np.log(noise), np.log(kappa_sq.max()) + np.log(_MOST_NOISE))
+    low = min(np.log(noise), np.log(kappa_sq.min()) + np.log(LEAST_NOISE))
+    high = max(np.log(noise), np.log(kappa_sq.max()) + np.log(MOST_NOISE))
     return float(low), float(high)
 
 

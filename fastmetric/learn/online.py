@@ -6,12 +6,10 @@ from copy import copy
 
 import numpy as np
 
-from fastmetric.learn.ascent import Ascent, summary
+from fastmetric.learn.ascent import Ascent, online_scale, summary
 from fastmetric.learn.objective import Objective
 from fastmetric.learn.solvers import Outcome, Recorder
 from fastmetric.learn.target import Target, Value
-
-_STEADY = 50  # steps; from there on they shorten as 1 / sqrt(their number)
 
 
 def learn(
@@ -42,6 +40,6 @@ def learn(
         figures.append((len(rows), found))
         if not recorder.steps:
             recorder.keep(summary(recorder, theta, figures))
-        theta = ascent.move(theta, found.gradient, 1 / np.sqrt(1 + ascent.count / _STEADY))
+        theta = ascent.move(theta, found.gradient, online_scale(ascent.count))
     recorder.keep(summary(recorder, theta, figures))
     return recorder.outcome(True, "all rows were seen"), ascent
