@@ -395,6 +395,18 @@ def test_annealing_ends_with_the_components_asked_for(solver, wine):
     assert len(nca.history_["objective"]) == nca.n_iter_ + 1
 
 
+@pytest.mark.parametrize("solver", BY_BATCHES)
+def test_annealing_by_batches_goes_on_at_the_size_of_the_start(solver, wine):
+    """Noise makes a map larger; from one that is too large, batches do not come back."""
+    X, y = wine
+    A = np.random.default_rng(0).standard_normal((4, 13))
+    how = training.Settings(solver, 60, "random", 0.0, False, max_iter=5, tol=0.0)
+    trainer = training.Trainer(Objective(X, y), how, np.random.RandomState(0), lambda step: None)
+    annealed = trainer.annealed(A, 2)
+    assert annealed.shape == (2, 13)
+    assert np.linalg.norm(annealed) == pytest.approx(np.linalg.norm(A), rel=1e-9)
+
+
 def test_annealing_takes_a_start_of_more_rows(iris):
     nca = NCA(1, annealing=True, init=np.eye(3, 4), max_iter=5).fit(*iris)
     assert nca.components_.shape == (1, 4)

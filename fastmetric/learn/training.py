@@ -11,6 +11,7 @@ from scipy.linalg import svd
 
 from fastmetric.learn.ascent import Batch, ascend
 from fastmetric.learn.batches import make_batches, random_batches
+from fastmetric.learn.linear import column_deviations
 from fastmetric.learn.objective import Objective
 from fastmetric.learn.solvers import Outcome, Step, lbfgs
 from fastmetric.learn.target import Target, Value
@@ -85,8 +86,10 @@ class Trainer:
 
         A rotation of the projected space changes nothing but the penalty, so rows are first made
         orthogonal, the least one last. Its penalty is raised until it is small, the others
-        making up for it meanwhile, and it is dropped.
+        making up for it meanwhile, and it is dropped. After steps by batches, the others go on at
+        the size of the start.
         """
+        size = self._size(A)
         while len(A) > d:
             A = _orthogonal(A)
             alpha = np.full(len(A), self.settings.alpha)
@@ -102,7 +105,15 @@ class Trainer:
                     break
                 alpha[-1] *= 10
             A = A[:-1]
+            if self.settings.solver != "lbfgs":  # the noise of batches makes maps larger only
+                A = A * (size / (self._size(A) or size))
         return A
+
+    def _size(self, A: np.ndarray) -> float:
+        """Return the size of a map, in units in which every feature has variance one."""
+        problem = self.problem
+        units = column_deviations(problem.X, problem.center, problem.n_jobs)
+        return float(np.linalg.norm(A * units))
 
     def _run(
         self, A: np.ndarray, alpha: np.ndarray, max_iter: int, on_step: Callable[[Step], None]
