@@ -5,8 +5,10 @@ whose order carries meaning (the rounding trick of exp, decisions about pruning)
 Neither assumes the absence of NaN or infinity: those assumptions would delete the
 checks that keep a row honest.
 
-The `inlined` variants are for small steps of a walk that take tuples of arrays. A call would push
-hundreds of numbers on the stack, which takes longer than many such steps.
+Every function becomes a part of its callers. A call would push tuples of arrays on the stack,
+which takes longer than many a step; and it would be bound to a copy of its own where the function
+has just been compiled, but to the caller's copy where that comes from the cache: two compilations,
+whose reassociated sums differ in the last bits.
 """
 
 from __future__ import annotations
@@ -20,11 +22,9 @@ _REASSOCIATED = {"contract", "nsz", "arcp", "reassoc"}
 _IN_ORDER = {"contract"}
 
 
-def _jit(
-    function: Callable[..., Any], fastmath: set[str], *, inline: bool = False
-) -> Callable[..., Any]:
+def _jit(function: Callable[..., Any], fastmath: set[str]) -> Callable[..., Any]:
     """Return `function` compiled lazily, without the GIL, cached on disk if possible."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "forceinline": inline}
+    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "forceinline": True}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no writable folder for the cache anywhere
@@ -39,13 +39,3 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def exact_order(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile arithmetic that must be carried out in the order it is written."""
     return _jit(function, _IN_ORDER)
-
-
-def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile as `compiled`, as a part of its callers."""
-    return _jit(function, _REASSOCIATED, inline=True)
-
-
-def inlined_in_order(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile as `exact_order`, as a part of its callers."""
-    return _jit(function, _IN_ORDER, inline=True)

@@ -30,7 +30,7 @@ from sklearn.model_selection import cross_val_score
 from threadpoolctl import threadpool_info
 from tqdm import tqdm
 
-from fastmetric import NCA, engine
+from fastmetric import NCA, engine, nca_value_and_grad
 from fastmetric.core import pairs
 from fastmetric.core.tiles import make_points
 
@@ -69,6 +69,13 @@ def block_bits() -> str:
     whole = np.zeros(200, dtype=np.intp), np.full(200, 200, dtype=np.intp)
     sums = pairs.symmetric_sums(make_points(X), *whole, pairs.Block(0, 200, 0, 200), 0)
     return hashlib.sha256(b"".join(part.tobytes() for part in sums)).hexdigest()
+
+
+def gradient_bits() -> str:
+    """Return a digest of value and gradient in many dimensions: pairs in vector registers."""
+    X = np.random.default_rng(0).standard_normal((700, 40))
+    value, gradient = nca_value_and_grad(np.eye(20, 40) / 3, X, np.arange(700) % 5)
+    return hashlib.sha256(np.array(value).tobytes() + gradient.tobytes()).hexdigest()
 
 
 def blas_threads() -> list[int]:
@@ -408,6 +415,12 @@ def test_eight_processes_at_once_on_a_cold_cache_give_the_same_bits(tmp_path):
     assert {facts["bits"] for facts in said} == {block_bits()}
     assert any(facts["compiled"] for facts in said), "the cache was not cold"
     assert any(tmp_path.rglob("*.nbi"))
+
+
+def test_code_from_the_cache_gives_the_bits_of_code_just_compiled(tmp_path):
+    code = "say(bits=gradient_bits())"
+    cold, warm = (heard(start(code, NUMBA_CACHE_DIR=str(tmp_path))) for _ in range(2))
+    assert cold == warm
 
 
 def test_without_a_writable_folder_for_the_cache_the_package_works_uncached(tmp_path):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import exact_order, inlined_in_order
+from fastmetric._jit import exact_order
 from fastmetric.core.exp import exp64
 from fastmetric.core.expansion import LOG_FACTORIALS, log_remainder
 from fastmetric.core.groups import SLACK, center_distance
@@ -79,7 +79,7 @@ def _steepness(code, s_hi, k_lo):
     return 0.0 if code == TOPHAT else 2.0
 
 
-@inlined_in_order
+@exact_order
 def judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     """Return (how, degree, error): the cheapest way to accept a node, or to open it."""
     nodes = ref.nodes
@@ -116,7 +116,7 @@ def judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     return (SERIES if degree > 0 else OPEN), degree, error
 
 
-@inlined_in_order
+@exact_order
 def crowd_degree(crowds, c, ref, rule, node, s_lo, allowed):
     """Return (degree, error): the least degree that a crowd takes a node in with; 0: none."""
     nodes, inverse_h2 = ref.nodes, 2 * rule.factor
@@ -138,7 +138,7 @@ def crowd_degree(crowds, c, ref, rule, node, s_lo, allowed):
     return _least_degree(ref.series, 1, most, spread, both, r, 0.0, weight, log_terms, allowed)
 
 
-@inlined_in_order
+@exact_order
 def _least_degree(series, lowest, most, spread, radius, r, shift, weight, log_terms, allowed):
     """Return the least degree from `lowest` on that keeps within `allowed`, and its error.
 

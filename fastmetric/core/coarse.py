@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from fastmetric._jit import compiled, inlined
+from fastmetric._jit import compiled
 from fastmetric.core.groups import add_tile, fill_tile, place
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.nodes import around
@@ -53,7 +53,7 @@ def write_coarse(ref, inverse_h, panels, first, last):
                     panels[(start + i) // WIDTH, k, (start + i) % WIDTH] = v[k, i]
 
 
-@inlined
+@compiled
 def coarse_tail(group, ref, rule, node, s_hi):
     """Return the error that float32 adds to the rounding of a leaf; infinity if it will not do."""
     if rule.coarse == 0 or group.shift != 0:
@@ -63,7 +63,7 @@ def coarse_tail(group, ref, rule, node, s_hi):
     return ref.nodes.weights[node] * _TAIL if s_hi > _REACH else 0.0
 
 
-@inlined
+@compiled
 def add_coarse_leaf(group, ref, rule, node):
     """Add a leaf pair by pair; for the Gaussian, not shifted."""
     place(group, rule, ref.nodes.centers[node])

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled, inlined_in_order
+from fastmetric._jit import compiled, exact_order
 from fastmetric.core.exp import exp64
 
 HIGHEST = {1: 12, 2: 9, 3: 7, 4: 3}  # the degree kept, by dimension; 1 (the centroid) beyond
@@ -125,7 +125,7 @@ def make_series(d: int) -> Series:
 LOG_FACTORIALS = np.array([lgamma(n + 1) for n in range(max(HIGHEST.values()) + 2)])
 
 
-@inlined_in_order
+@exact_order
 def log_remainder(series, n, r):
     """Return log sup { |He_n(y)| exp(-r'^2/2) : |y| <= r', r' >= r }, at most 1 % too large."""
     if r >= _FAR:

@@ -7,13 +7,13 @@ He_a(v) around a node of points [SUM-6], and v^a / a! around the middle of a cro
 
 from __future__ import annotations
 
-from fastmetric._jit import compiled, inlined
+from fastmetric._jit import compiled
 from fastmetric.core.exp import exp
 
 HERMITE, TAYLOR = 0, 1  # the bases
 
 
-@inlined
+@compiled
 def add_series(series, degree, coefficients, v, shift, scratch, totals):
     """Add a node's field to totals (m,) at the points v (d, m), cut off beyond `degree`.
 
@@ -39,19 +39,19 @@ def half_sq_norms(v, scratch):
     return out
 
 
-@inlined
+@compiled
 def scratch_rows(series):
     """Return how many rows of numbers the functions below need: the bases, and twice the sums."""
     return _first_sum(series) + 2 * series.prefix_degrees.shape[1]
 
 
-@inlined
+@compiled
 def _first_sum(series):
     """Return the first row of `scratch` behind the bases of the coordinates."""
     return series.indices.shape[1] * (series.degree + 2)
 
 
-@inlined
+@compiled
 def fill(series, degree, v, basis, scratch):
     """Write the bases of the coordinates of v (d, m), up to `degree`, into the rows of `scratch`.
 
@@ -65,7 +65,7 @@ def fill(series, degree, v, basis, scratch):
             _fill_taylor(v[k], degree, rows)
 
 
-@inlined
+@compiled
 def _powers(series, k, basis, derived, scratch):
     """Return the rows of one coordinate's basis, degree 0 first, or of what stands for its slope.
 
@@ -75,7 +75,7 @@ def _powers(series, k, basis, derived, scratch):
     return scratch[k * (series.degree + 2) + first :]
 
 
-@inlined
+@compiled
 def contracted(series, degree, coefficients, basis, along, scratch):
     """Return sum_a M_a B_a (m,), a row of `scratch`, for |a| <= degree, at the points of `fill`.
 
@@ -161,7 +161,7 @@ def _fill_taylor(x, degree, rows):
             above[q] = x[q] * here[q] * factor
 
 
-@inlined
+@compiled
 def _contract_numbers(numbers, last, powers, out):
     """Write sum_{a <= last} numbers[a] powers[a] into out (m,), two at a time."""
     x, first = numbers[0], powers[0]
@@ -179,7 +179,7 @@ def _contract_numbers(numbers, last, powers, out):
             out[q] += x * first[q]
 
 
-@inlined
+@compiled
 def _contract_vectors(vectors, last, powers, out):
     """Write sum_{a <= last} vectors[a] powers[a] into out (m,), which may be vectors[<= 0]."""
     x, y = vectors[0], powers[0]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled, exact_order, inlined
+from fastmetric._jit import compiled, exact_order
 from fastmetric.core.exp import exp, exp64
 from fastmetric.core.expansion import Series
 from fastmetric.core.fields import TAYLOR, add_series, contracted, fill, scratch_rows
@@ -146,13 +146,13 @@ def shifted_kernel(code, s, shift):
     return np.float64(kernel_value(code, s))
 
 
-@inlined
+@compiled
 def distance_tile(group, ref, start, stop):
     """Return the squared distances to the points start:stop (rows, columns), both padded."""
     return fill_tile(group, group.strips, ref.panels, start, stop, group.tile)
 
 
-@inlined
+@compiled
 def fill_tile(group, strips, panels, start, stop, memory):
     """Write the squared distances of strips to the panels' points start:stop; return the tile.
 
@@ -170,14 +170,14 @@ def fill_tile(group, strips, panels, start, stop, memory):
     return tile
 
 
-@inlined
+@compiled
 def add_leaf(group, ref, rule, start, stop):
     """Add the points start:stop of the tree, pair by pair."""
     tile = distance_tile(group, ref, start, stop)
     add_tile(group, tile, rule.code, rule.factor, group.shift, ref.point_weights[start:stop])
 
 
-@inlined
+@compiled
 def add_tile(group, tile, code, factor, shift, weights):
     """Turn a tile of squared distances into kernels, and add the sums of its rows."""
     _apply_kernel(code, tile.reshape(tile.size), factor, shift)
@@ -225,7 +225,7 @@ def _weighted_sum(values, weights):
     return total
 
 
-@inlined
+@compiled
 def add_centroid(group, ref, rule, node):
     """Add a node as if all its weight sat at its centre (Epanechnikov: exactly)."""
     center, weight, cols = ref.nodes.centers[node], ref.nodes.weights[node], group.cols
@@ -255,7 +255,7 @@ def place(group, rule, center):
             out[i] = (row[i] - x) * inverse_h
 
 
-@inlined
+@compiled
 def add_field(group, ref, rule, node, degree):
     """Add a node by its series."""
     place(group, rule, ref.nodes.centers[node])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled, inlined
+from fastmetric._jit import compiled
 from fastmetric.core.borrowed import borrowed
 from fastmetric.core.crowds import halves, make_crowds
 from fastmetric.core.exp import exp
@@ -82,7 +82,7 @@ def pull_groups(queries, ref, cols, rule, sources, targets, first, counts, visit
         _pull_group(group, ref, cols, rule, pulling, path, targets)
 
 
-@inlined
+@compiled
 def _pull_crowd(center, ref, rule, moments, path, targets):
     """Scatter a crowd to the nodes that it took in."""
     moments, inverse_h = borrowed(moments), np.sqrt(2 * rule.factor)
@@ -93,7 +93,7 @@ def _pull_crowd(center, ref, rule, moments, path, targets):
             translate(ref.series, degree, moments, v, targets.adjoints[node])
 
 
-@inlined
+@compiled
 def _pull_group(group, ref, cols, rule, pulling, path, targets):
     """Scatter a group to the nodes and leaves of its own path."""
     group = borrowed(group)
@@ -128,7 +128,7 @@ def _gather(queries, ref, rule, sources, crowds):
     return moments
 
 
-@inlined
+@compiled
 def _weights(lifts, powers):
     """Return powers exp(lifts), 0 where the power is."""
     weights = np.zeros(powers.size)
@@ -138,7 +138,7 @@ def _weights(lifts, powers):
     return weights
 
 
-@inlined
+@compiled
 def _pull_local(group, ref, rule, center, local, pulling):
     """Scatter to the queries what came to them from crowds: minus the slope of the polynomial."""
     place(group, rule, center)
@@ -151,7 +151,7 @@ def _pull_local(group, ref, rule, center, local, pulling):
             mine[i, k] -= h * weights[i] * slopes[i]
 
 
-@inlined
+@compiled
 def _pull_field(group, ref, rule, node, degree, pulling, adjoint):
     """Scatter a node by its series: w (q - x) = h w times minus the derivative in q / h."""
     place(group, rule, ref.nodes.centers[node])
@@ -170,7 +170,7 @@ def _pull_field(group, ref, rule, node, degree, pulling, adjoint):
     add_moments(series, degree, weights, HERMITE, group.scratch, adjoint)
 
 
-@inlined
+@compiled
 def _pull_leaf(group, ref, cols, rule, node, pulling, at_points):
     """Scatter a leaf pair by pair, four rows at a time to reuse what is loaded."""
     lifts, powers, mine = pulling

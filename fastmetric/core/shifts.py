@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmetric._jit import compiled, inlined
+from fastmetric._jit import compiled
 from fastmetric.core.borrowed import borrowed
 from fastmetric.core.crowds import make_crowds
 from fastmetric.core.exp import exp
@@ -54,7 +54,7 @@ def shift_groups(queries, ref, rule, roots, exact, first, counts, visits, kept):
     return steps
 
 
-@inlined
+@compiled
 def _shift_path(group, ref, rule, path, moments):
     """Add the nodes that the group met itself."""
     group = borrowed(group)
@@ -69,7 +69,7 @@ def _shift_path(group, ref, rule, path, moments):
             _shift_field(group, ref, rule, node, degree, moments)
 
 
-@inlined
+@compiled
 def _shift_local(group, ref, rule, center, local, moments):
     """Add the polynomial that came from crowds, and h times its slope."""
     add_local(group, ref, rule, center, local)  # the basis stays in the scratch
@@ -80,7 +80,7 @@ def _shift_local(group, ref, rule, center, local, moments):
             moments[k, i] += h * slopes[i]
 
 
-@inlined
+@compiled
 def _shift_leaf(group, ref, rule, start, stop, moments):
     """Add the points start:stop of the tree, pair by pair."""
     add_leaf(group, ref, rule, start, stop)
@@ -109,7 +109,7 @@ def _moment(shares, x, q):
     return total
 
 
-@inlined
+@compiled
 def _shift_centroid(group, ref, rule, node, moments):
     """Add a node as if all its weight sat at its centre."""
     center, weight = ref.nodes.centers[node], ref.nodes.weights[node]
@@ -124,7 +124,7 @@ def _shift_centroid(group, ref, rule, node, moments):
             moments[k, i] += share * (center[k] - group.cols[k, i])
 
 
-@inlined
+@compiled
 def _shift_field(group, ref, rule, node, degree, moments):
     """Add a node by its series: w k (x - q) = h w times the derivative of k in q / h."""
     add_field(group, ref, rule, node, degree)
