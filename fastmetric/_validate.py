@@ -91,10 +91,10 @@ def in_precision_of(query: np.ndarray, X: np.ndarray, name: str = "query") -> np
     return query
 
 
-def squarable(X: np.ndarray, name: str) -> np.ndarray:
-    """Return X (n, d), whose squared distances do not overflow."""
-    # Differences are then at most sqrt(max / d), but for rounding.
-    most = 0.49 * np.sqrt(np.finfo(X.dtype).max / X.shape[1])
+def squarable(X: np.ndarray, name: str, terms: int = 1) -> np.ndarray:
+    """Return X (n, d), of whose squared distances so many can be added up without overflow."""
+    # Differences are then at most sqrt(max / (d terms)), but for rounding.
+    most = 0.49 * np.sqrt(np.finfo(X.dtype).max / X.shape[1] / terms)
     largest = max(-float(X.min()), float(X.max()))
     if largest > most:
         raise ValueError(
@@ -297,6 +297,17 @@ def new_rows(
     return X, classes, np.searchsorted(classes, y)
 
 
+def components_so_far(estimator: Any) -> np.ndarray:
+    """Return the map that learning goes on from, in float64; its rows are `n_components` still."""
+    components, wanted = estimator.components_, estimator.n_components
+    if wanted not in (None, len(components)):
+        raise ValueError(
+            f"n_components is {wanted!r}; the map so far has {len(components)} rows, and learning "
+            "goes on from there. Leave n_components as it was, or fit anew."
+        )
+    return components.astype(np.float64)
+
+
 def some_held_out(count: int) -> None:
     """Raise if early stopping has no rows to hold out."""
     if not count:
@@ -311,7 +322,8 @@ def pairs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return rows (n, D) as floats, first and second row of each pair (m,), and whether alike (m,).
 
-    From pairs (m, 2, D) and no X, or from row numbers (m, 2) into X; y (m,) is +1 or -1.
+    From pairs (m, 2, D) and no X, or from row numbers (m, 2) into X; y (m,) is +1 or -1. The
+    squared differences can be added up.
     """
     by_number = X is not None
     if not by_number:
@@ -327,6 +339,7 @@ def pairs(
     X = validate_data(estimator, X, dtype=FLOATS, reset=first)
     members = _row_numbers(pairs, len(X)) if by_number else np.arange(len(X)).reshape(-1, 2)
     alike = _signs(y, len(members))
+    squarable(X, "X", len(alike))
     firsts, seconds = (np.ascontiguousarray(part, np.int32) for part in members.T)
     return X, firsts, seconds, alike
 

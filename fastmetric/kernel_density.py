@@ -117,7 +117,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
     breadth_first : bool, default=True
         Accepted for scikit-learn's sake, without effect.
     leaf_size : int, default=40
-        Points in a leaf of the tree, a matter of speed; below 64 it is 64.
+        Points in a leaf of the tree, a matter of speed; below 160 it is 160.
     metric_params : dict, default=None
         None or empty: the metric has no parameters.
     method : {"auto", "exact", "tree"}, default="auto"

@@ -117,6 +117,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     -----
     Ctrl-C during a fit raises KeyboardInterrupt and leaves the estimator fitted at the last
     finished iteration, or as it was if there is none: the trials of early_stopping do not count.
+    `partial_fit_pairs` leaves it as it was.
 
     A matrix of n_features x n_features is formed: with thousands of features, project them first,
     by PCA for example.
@@ -191,7 +192,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
-            _validate.squarable(X, "X")
+            _validate.squarable(X, "X", len(X) ** 2)
             starts = self._starts(X)
             schedules = self._schedules(len(X))
             recorder = Recorder(self._say)
@@ -267,8 +268,9 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def partial_fit_pairs(self, pairs: Any, y: Any, X: Any = None) -> LatentCoincidenceAnalysis:
         """Go on learning with new pairs, which are seen once and not kept.
 
-        Steps by 100 pairs at a time, in random order, from the map so far: that of earlier calls,
-        of `fit_pairs` or of `fit`. The first call of all makes the start from its pairs.
+        A step by every 100 pairs of the call, in random order, and one by the rest, from the map
+        so far: that of earlier calls, of `fit_pairs` or of `fit`. The first call of all makes the
+        start from its pairs, best of both kinds. `solver`, `max_iter` and `tol` have no effect.
 
         Parameters
         ----------
@@ -288,15 +290,13 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._check_parameters()
             first = not hasattr(self, "components_")
             X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X, first)
-            _validate.squarable(X, "X")
-            going_on = hasattr(self, "_pair_steps")
             if first:
                 _, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
-                steps = PairSteps(W, noise)
-            elif going_on:
-                steps = deepcopy(self._pair_steps)  # a call that is interrupted leaves no trace
             else:
-                steps = PairSteps(self.components_.astype(np.float64), self.noise_variance_)
+                W, noise = _validate.components_so_far(self), self.noise_variance_
+            going_on = hasattr(self, "_pair_steps")
+            # A copy: a call that is interrupted leaves no trace.
+            steps = deepcopy(self._pair_steps) if going_on else PairSteps(W, noise)
             recorder = Recorder(self._say)
             earlier = self.history_ if going_on else {}
             order = check_random_state(self.random_state).permutation(len(alike))
@@ -380,7 +380,6 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self, X: np.ndarray, firsts: np.ndarray, seconds: np.ndarray, alike: np.ndarray
     ) -> tuple[Coincidence, np.ndarray, float]:
         """Return the likelihood of pairs of rows, and the map and sigma^2 to start from."""
-        _validate.squarable(X, "X")
         (start,) = self._starts(X, labelled=False)
         W = start(X, alike)
         pairs = make_pairs(len(X), firsts, seconds, alike)

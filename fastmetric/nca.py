@@ -303,7 +303,7 @@ class NCA(
                 A = self._start(init, d, problem, rng, in_batches=False)
                 self._learnt_share = None
             else:
-                A = self.components_.astype(np.float64)
+                A = _validate.components_so_far(self)
             size = training.choose_batch_size(self.batch_size, "stochastic", len(X))
             outcome, self._ascent = online.learn(
                 problem, A, seen, size, self.alpha, None if first else self._ascent

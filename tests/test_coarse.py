@@ -138,6 +138,9 @@ def test_leaves_in_float32_take_no_memory_before_they_are_asked_for():
     sums.log_sums(rtol=1e-2, method="exact")
     sums.log_sums(rtol=1e-6, method="tree")
     assert not sums._reference.coarse_panels.size
+    few = KernelSums(sums.X[:500])
+    few.log_sums(rtol=1e-2)
+    assert not few._reference.coarse_panels.size
     before = sums.log_sums(rtol=1e-2, method="tree")
     assert sums._reference.coarse_panels.size
     sums.set_bandwidth(2.0)

@@ -8,6 +8,7 @@ import pytest
 from fastmetric import LatentCoincidenceAnalysis
 from fastmetric.learn import coincidence_online
 from fastmetric.learn.coincidence_online import PairSteps
+from fastmetric.learn.coincidence_solvers import LEAST_NOISE, MOST_NOISE
 from tests import naive_coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:LatentCoincidence.* has not converged")
@@ -90,10 +91,10 @@ def test_row_numbers_and_rows_give_the_same():
 
 
 def test_learning_goes_on_through_a_pickle_and_on_any_number_of_threads():
-    pairs, signs = make_pairs(600)
+    pairs, signs = make_pairs(600, n_features=1500)  # several blocks in a step
     runs = []
     for n_jobs in (1, 2):
-        model = LatentCoincidenceAnalysis(random_state=0, n_jobs=n_jobs)
+        model = LatentCoincidenceAnalysis(2, random_state=0, n_jobs=n_jobs)
         model.partial_fit_pairs(pairs[:300], signs[:300])
         runs.append(pickle.loads(pickle.dumps(model)).partial_fit_pairs(pairs[300:], signs[300:]))
         model.partial_fit_pairs(pairs[300:], signs[300:])
@@ -141,6 +142,54 @@ def test_pairs_of_one_kind_only(sign):
     assert 0 < model.noise_variance_ < np.inf
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_noise_stays_within_its_bounds(sign):
+    pairs, _ = make_pairs(300)
+    bound = {1: LEAST_NOISE, -1: MOST_NOISE}[sign]
+    steps = PairSteps(np.eye(4), bound)
+    learn(steps, pairs, np.full(300, sign == 1))
+    assert LEAST_NOISE <= steps.noise <= MOST_NOISE
+    assert steps.noise == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("m", [1, 100])
+def test_a_first_call_of_one_kind_is_not_the_end(sign, m):
+    """It says little of how large the map should be: later pairs do."""
+    pairs, signs = make_pairs(5000)
+    order = np.argsort(signs != sign, kind="stable")
+    pairs, signs = pairs[order], signs[order]
+    rest = m + np.random.default_rng(0).permutation(5000 - m)
+    model, alone = (LatentCoincidenceAnalysis(random_state=0) for _ in range(2))
+    model.partial_fit_pairs(pairs[:m], signs[:m])
+    for _ in range(3):
+        model.partial_fit_pairs(pairs[rest], signs[rest])
+        alone.partial_fit_pairs(pairs[rest], signs[rest])
+    new = make_pairs(500, seed=1)
+    share = float(np.mean(new[1] == 1))
+    guess = share * np.log(share) + (1 - share) * np.log1p(-share)  # knowing nothing else
+    best = mean_log_likelihood(alone, *new)
+    assert mean_log_likelihood(model, *new) > best - 0.2 * (best - guess)
+
+
+def test_a_feature_that_differs_by_rounding_alone_is_not_moved():
+    pairs, signs = make_pairs(500)
+    pairs[:, :, 3] = 0.1
+    pairs[::2, 0, 3] = 0.1 + 0.2 - 0.2
+    W = np.random.default_rng(0).standard_normal((4, 4))
+    model = LatentCoincidenceAnalysis(random_state=0, init=W)
+    assert np.array_equal(model.partial_fit_pairs(pairs, signs).components_[:, 3], W[:, 3])
+    assert np.abs(model.fit_pairs(pairs, signs).components_[:, 3] - W[:, 3]).max() < 1e-6
+
+
+def test_the_number_of_components_stays():
+    model = LatentCoincidenceAnalysis(3).partial_fit_pairs(*make_pairs(50))
+    model.set_params(n_components=2)
+    with pytest.raises(ValueError, match="3 rows"):
+        model.partial_fit_pairs(*make_pairs(50))
+    assert model.set_params(n_components=None).partial_fit_pairs(*make_pairs(50)).n_iter_ == 2
+
+
 def test_pairs_that_all_coincide_move_nothing():
     pairs = np.repeat(np.random.default_rng(0).standard_normal((300, 1, 3)), 2, axis=1)
     model = LatentCoincidenceAnalysis(init=np.eye(3))
@@ -180,7 +229,8 @@ def test_float32_follows_float64():
         (np.full((3, 2, 4), np.nan), [1, 1, -1], "NaN"),
         (np.ones((3, 2, 4)), [0, 1, 1], "should be"),
         (np.ones((3, 2)), [1, 1, -1], "shape"),
-        (np.full((3, 2, 4), 1e200), [1, 1, -1], "overflow|large|square"),
+        (np.full((3, 2, 4), 1e200), [1, 1, -1], "overflow"),
+        (np.full((3000, 2, 4), 1e152), [1, -1] * 1500, "overflow"),
         (np.empty((0, 2, 4)), [], "0 sample|at least|minimum"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The code of the README and of every page of the guide runs, from top to bottom."""
+"""The code of the README and of every page of the documentation runs, from top to bottom."""
 
 import re
 from pathlib import Path
@@ -10,25 +10,22 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def _code_of(page):
-    """Return the blocks of Python of a page as one text, at the lines where they stand there."""
+def _blocks(page):
+    """Return the blocks of a page, below as many blank lines: errors name the page's own."""
     text = page.read_text(encoding="utf-8")
-    lines = [""] * (text.count("\n") + 1)
-    for block in CODE.finditer(text):
-        first = text.count("\n", 0, block.start(1))
-        code = block[1].splitlines()
-        lines[first : first + len(code)] = code
-    return "\n".join(lines)
+    return ["\n" * text.count("\n", 0, block.start(1)) + block[1] for block in CODE.finditer(text)]
 
 
-WITH_CODE = [page for page in PAGES if "_build" not in page.parts and CODE.search(page.read_text())]
+WITH_CODE = [page for page in PAGES if "_build" not in page.parts and _blocks(page)]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    exec(compile(_code_of(page), str(page), "exec"), {"__name__": "page"})
+    namespace = {"__name__": page.stem}
+    for block in _blocks(page):
+        exec(compile(block, str(page), "exec"), namespace)
 
 
 def test_the_guide_is_there():

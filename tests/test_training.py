@@ -398,13 +398,28 @@ def test_annealing_ends_with_the_components_asked_for(solver, wine):
 @pytest.mark.parametrize("solver", BY_BATCHES)
 def test_annealing_by_batches_goes_on_at_the_size_of_the_start(solver, wine):
     """Noise makes a map larger; from one that is too large, batches do not come back."""
-    X, y = wine
-    A = np.random.default_rng(0).standard_normal((4, 13))
+    X, y = wine[0] * 10.0 ** np.arange(-6, 7), wine[1]
+    units = X.std(axis=0)
+    A = np.random.default_rng(0).standard_normal((4, 13)) / units
     how = training.Settings(solver, 60, "random", 0.0, False, max_iter=5, tol=0.0)
     trainer = training.Trainer(Objective(X, y), how, np.random.RandomState(0), lambda step: None)
     annealed = trainer.annealed(A, 2)
     assert annealed.shape == (2, 13)
-    assert np.linalg.norm(annealed) == pytest.approx(np.linalg.norm(A), rel=1e-9)
+    sizes = [np.linalg.norm(maps * units) for maps in (annealed, A)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=1e-9)
+
+
+def test_annealing_by_lbfgs_chooses_the_size_itself(wine):
+    A = 1e-3 * np.eye(4, 13)
+    how = training.Settings("lbfgs", 0, "random", 0.0, False, max_iter=5, tol=0.0)
+    trainer = training.Trainer(Objective(*wine), how, np.random.RandomState(0), lambda step: None)
+    assert np.linalg.norm(trainer.annealed(A, 2)) > 10 * np.linalg.norm(A)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_annealing_of_rows_that_are_all_equal(solver):
+    nca = NCA(1, annealing=True, solver=solver, max_iter=3, random_state=0)
+    assert np.isfinite(nca.fit(np.ones((40, 3)), np.arange(40) % 2).components_).all()
 
 
 def test_annealing_takes_a_start_of_more_rows(iris):

@@ -14,9 +14,10 @@ from scipy.linalg import eigh
 
 from fastmetric import engine
 from fastmetric.core.coincidence import Pairs, pull, search_scales, weigh
-from fastmetric.learn.linear import column_means, project
+from fastmetric.learn.linear import beyond_rounding, column_means, project
 
 _WORK = 4e6  # pairs times dimensions in a block
+_PRODUCT = 1 / 16  # what a term of a matrix product costs, in such units
 _TRIALS = 60  # what a pair costs in a search of length scales, in dimensions
 START_NOISE = 0.5  # sigma^2 to begin with, in units of kappa^2 / p
 _HALVINGS = 12  # of the start's scale, either way
@@ -100,16 +101,22 @@ class Coincidence:
         return (S + S.T) / 2
 
     def scaled(self, W: np.ndarray, noise: float) -> np.ndarray:
-        """Return W times the power of two (about the right size) with the largest likelihood."""
+        """Return W times the power of two (about the right size) with the largest likelihood.
+
+        With pairs of one kind, or none that differ, there is no largest: of the right size.
+        """
         q = self._weighed(self.project(W), noise)[1]
-        size = np.sqrt(np.mean(q)) or 1.0
+        size = np.sqrt(np.mean(q))
+        if size == 0 or np.all(self.pairs.alike) or not np.any(self.pairs.alike):
+            return W / (size or 1.0)
         maps = [2.0**k / size * W for k in range(-_HALVINGS, _HALVINGS + 1)]
         values = [self.log_likelihood(one, noise) for one in maps]
         return maps[int(np.argmax(values))]
 
-    def _blocks(self, cost: int) -> list[tuple[int, int]]:
-        """Return ranges of rows with about the same work, a function of pairs and `cost` alone."""
-        work = (self.pairs.starts + self.pairs.back_starts) * cost
+    def _blocks(self, per_pair: float, per_row: float = 0.0) -> list[tuple[int, int]]:
+        """Return ranges of rows with about the same work, a function of pairs and costs alone."""
+        work = (self.pairs.starts + self.pairs.back_starts) * per_pair
+        work = work + np.arange(len(work)) * per_row
         pieces = max(1, int(work[-1] / _WORK))
         cuts = np.searchsorted(work, np.linspace(0, work[-1], pieces + 1)[1:-1])
         ends = np.unique([0, *cuts.tolist(), len(self.X)])
@@ -136,7 +143,8 @@ class Coincidence:
             pull(Z, self.pairs, weights, first, last, U)
             return U.T @ (self.X[first:last] - self.center)
 
-        for part in engine.run(task, self._blocks(Z.shape[1]), n_jobs=self.n_jobs):
+        blocks = self._blocks(Z.shape[1], _PRODUCT * total.size)
+        for part in engine.run(task, blocks, n_jobs=self.n_jobs):
             total += part
         return total
 
@@ -149,8 +157,10 @@ class Scatter:
 
     def __init__(self, problem: Coincidence) -> None:
         S = problem.scatter()
-        self.units = np.sqrt(np.maximum(np.diag(S), 0))
-        self.units[self.units == 0] = 1.0  # no pair differs in it
+        spreads = np.sqrt(np.maximum(np.diag(S), 0) / max(problem.n_pairs, 1))
+        spreads = beyond_rounding(spreads, problem.center, problem.X.dtype)
+        # What no pair differs in stays as it is, next to nothing.
+        self.units = np.where(spreads > 0, spreads * np.sqrt(problem.n_pairs), 1.0)
         with engine.one_thread_blas():
             values, self.directions = eigh(S / self.units / self.units[:, None])
         self.n_pairs = problem.n_pairs

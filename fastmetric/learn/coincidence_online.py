@@ -12,6 +12,7 @@ from sklearn.utils import gen_batches
 from fastmetric.learn.ascent import Ascent, online_scale
 from fastmetric.learn.coincidence import Coincidence, make_pairs
 from fastmetric.learn.coincidence_solvers import LEAST_NOISE, MOST_NOISE
+from fastmetric.learn.linear import beyond_rounding
 
 _BATCH = 100  # pairs in a step
 
@@ -21,7 +22,8 @@ class PairSteps:
 
     def __init__(self, W: np.ndarray, noise: float) -> None:
         self.W, self.noise = W, noise
-        self.squares, self.n_pairs = np.zeros(W.shape[1]), 0  # of the differences so far
+        # Of the differences so far, the mean squares; of the rows, the largest entries.
+        self.squares, self.largest, self.n_pairs = *np.zeros((2, W.shape[1])), 0
         self.by_map: Ascent | None = None
         # The log of sigma^2 goes by itself, as if it were a map of one entry.
         self.by_noise = Ascent(np.ones((1, 1)), np.ones((1, 1)))
@@ -57,9 +59,11 @@ class PairSteps:
         pairs = make_pairs(2 * m, np.arange(m), np.arange(m, 2 * m), alike)
         found = Coincidence(rows, pairs, np.ones(2 * m), n_jobs).evaluate(self.W, self.noise)
         gaps = np.subtract(ours, theirs, dtype=np.float64)
-        self.squares += np.einsum("ij,ij->j", gaps, gaps)
         self.n_pairs += m
-        units = np.broadcast_to(np.sqrt(self.squares / self.n_pairs), self.W.shape)
+        self.squares += np.mean(gaps**2 - self.squares, axis=0) * (m / self.n_pairs)
+        self.largest = np.maximum(self.largest, np.abs(rows).max(axis=0))
+        units = beyond_rounding(np.sqrt(self.squares), self.largest, rows.dtype)
+        units = np.broadcast_to(units, self.W.shape)
         if self.by_map is None:
             self.by_map = Ascent(self.W, units)
         self.by_map.set_units(units)

@@ -51,8 +51,12 @@ def column_deviations(X: np.ndarray, center: np.ndarray, n_jobs: int | None = No
     # The centre is rounded, the more the more rows there are: what is left of it is taken off.
     offsets, squares = _sum_of_blocks(task, X, n_jobs) / len(X)
     deviations = np.sqrt(np.maximum(squares - offsets**2, 0))
-    deviations[deviations <= 8 * np.finfo(X.dtype).eps * np.abs(center)] = 0
-    return deviations
+    return beyond_rounding(deviations, center, X.dtype)
+
+
+def beyond_rounding(deviations: np.ndarray, sizes: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return deviations (D,) of numbers of these sizes (D,), 0 where rounding explains them."""
+    return np.where(deviations <= 8 * np.finfo(dtype).eps * np.abs(sizes), 0.0, deviations)
 
 
 def project(

@@ -106,9 +106,10 @@ class KernelSums:
         eps = float(np.finfo(self.X.dtype).eps)
         rule = self._rule(rtol, min(atol / self._unit, 1e300))
         walk = Walk(self._reference, rule, _ROOT, exact=True)
-        if method != "exact":
+        if method == "tree" or (method == "auto" and not self._few):
             by_leaves = self._walk(rule)
-            walk = walk if self._is_exact(method, queries, by_leaves) else by_leaves
+            if method == "tree" or self._pays(queries, by_leaves):
+                walk = by_leaves
         estimate, *ends = self._log_sums(queries, walk, label)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
@@ -139,7 +140,7 @@ class KernelSums:
         order, queries = self._queries(query)
         rule = self._rule(rtol, 0.0)
         walk = Walk(self._reference, rule, _ROOT, keep=True)
-        walk = walk._replace(exact=self._is_exact("auto", queries, walk))
+        walk = walk._replace(exact=self._few or not self._pays(queries, walk))
         [found] = totals([(queries, walk)], self.n_jobs, label)
 
         def task(path: Path) -> np.ndarray:
@@ -192,18 +193,19 @@ class KernelSums:
         apart, logs = found.logs() + np.log(self._unit), whole.logs()
         return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
 
-    def _is_exact(self, method: str, queries: Queries, walk: Walk) -> bool:
-        """Return whether all pairs are summed: for "auto" by counts, from a few groups."""
-        if method != "auto":
-            return method == "exact"
+    @property
+    def _few(self) -> bool:
+        """Return whether a tree is not worth a thought."""
+        return len(self._tree.rows) < _SMALL
+
+    def _pays(self, queries: Queries, walk: Walk) -> bool:
+        """Return whether a walk costs less than all pairs: by counts, from a few groups."""
         n, d = self._tree.rows.shape
-        if n < _SMALL:
-            return True
         groups = [Probe(queries, g, (walk,)) for g in range(len(queries.starts))]
         work, more = foreseen(groups, self.n_jobs), _MORE * d
         pair = (_COARSE_PAIR if walk.rule.coarse else _LEAF_PAIR) + more
         tree = work.pairs * pair + work.fields * _FIELD + work.nodes * _NODE
-        return tree > n * work.queries * (_PAIR + more)
+        return tree <= n * work.queries * (_PAIR + more)
 
     def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
         """Return the caller's row of each query, and the queries, grouped."""

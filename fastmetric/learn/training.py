@@ -89,7 +89,8 @@ class Trainer:
         making up for it meanwhile, and it is dropped. After steps by batches, the others go on at
         the size of the start.
         """
-        size = self._size(A)
+        by_batches = self.settings.solver != "lbfgs"
+        size = self._size(A) if by_batches else 0.0
         while len(A) > d:
             A = _orthogonal(A)
             alpha = np.full(len(A), self.settings.alpha)
@@ -105,8 +106,8 @@ class Trainer:
                     break
                 alpha[-1] *= 10
             A = A[:-1]
-            if self.settings.solver != "lbfgs":  # the noise of batches makes maps larger only
-                A = A * (size / (self._size(A) or size))
+            if by_batches:  # their noise makes maps larger, never smaller
+                A = A * (size / (self._size(A) or 1.0))
         return A
 
     def _size(self, A: np.ndarray) -> float:
