@@ -106,7 +106,7 @@ def _load_code(variant: Variant, d: int, split: Split) -> None:
     chosen = model.get_params().get("method")
     for method in ("exact", "tree") if chosen == "auto" else (chosen,):
         if isinstance(model, NCA):
-            model.set_params(max_iter=1, method=method)
+            model.set_params(max_iter=1, method=method, subsample=None)  # of few, too few
         _quietly(lambda: model.fit(split.X[rows], split.y[rows]))
 
 

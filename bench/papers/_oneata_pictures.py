@@ -93,6 +93,8 @@ def _draw_accuracies(path: Path, rows: Sequence[Row]) -> None:
 
 def _draw_set(axis: Any, strip: Any, rows: Sequence[Row]) -> None:
     """Draw one data set: what was measured, and what was published with a time and without."""
+    from matplotlib.ticker import LogFormatter
+
     measured = [(row, row.mean("seconds"), row.mean("rule")) for row in rows]
     for row, seconds, rule in measured:
         style = _STYLES[row.variant]
@@ -108,6 +110,7 @@ def _draw_set(axis: Any, strip: Any, rows: Sequence[Row]) -> None:
             _hollow(strip, _STYLES[row.variant], place, published.rule)
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(LogFormatter())  # numbers where there are few powers of ten
     axis.set_xlabel("seconds of the fit", color=_INK, fontsize=11)
     axis.set_ylabel("test rows right by the NCA rule, %", color=_INK, fontsize=11)
     axis.set_title(rows[0].data, fontsize=14, color=_INK, fontweight="bold", loc="left")
