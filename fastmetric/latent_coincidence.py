@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fastmetric import _validate, engine
-from fastmetric._neighbor_votes import Judge
+from fastmetric import _validate, _validate_pairs, engine
+from fastmetric._coincidence_fit import CoincidenceFit, climbed
 from fastmetric.learn import coincidence_solvers as solvers
 from fastmetric.learn import round_trials
-from fastmetric.learn.coincidence import START_NOISE, Coincidence, make_pairs
 from fastmetric.learn.coincidence_online import PairSteps
 from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
 from fastmetric.learn.linear import project
-from fastmetric.learn.round_trials import Start, Trial
-from fastmetric.learn.rounds import Rounds, Settings, State
-from fastmetric.learn.starts import principal, whitened
-
-_INITS = ("auto", "rca", "pca", "identity")
-_PASSES_OF_FEW = 20  # with few rows, which is where neighbours in the input space mean least
+from fastmetric.learn.rounds import Rounds, State
 
 
-class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LatentCoincidenceAnalysis(
+    CoincidenceFit, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Latent Coincidence Analysis: a metric from pairs that belong together, or do not.
 
     Rows x, x' are mapped to latent points, normal around W x and W x' with variance sigma^2 in
@@ -140,9 +133,6 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (2, 4)
     """
 
-    components_: np.ndarray
-    _pair_steps: PairSteps  # the memory of partial_fit_pairs
-
     def __init__(
         self,
         n_components: int | None = None,
@@ -221,7 +211,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 length = len(errors) - 1 if errors else settings.most_rounds
                 return Rounds(X, y, settings, self.n_jobs).run(start(X, y), length, keep)
 
-            climb, interrupted = _climb(run, recorder)
+            climb, interrupted = climbed(run, recorder)
             (state,) = kept
             self._set_model(state.model, recorder, X.dtype, unit=state.unit())
             self.length_scales_ = state.length_scales()
@@ -249,7 +239,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
-            X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X)
+            X, firsts, seconds, alike = _validate_pairs.pairs(self, pairs, y, X)
             problem, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
             solve = solvers.SOLVERS[self.solver]
             recorder = Recorder(self._say)
@@ -259,7 +249,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                     problem, W, noise, max_iter=self.max_iter, tol=self.tol, recorder=recorder
                 )
 
-            climb, interrupted = _climb(run, recorder)
+            climb, interrupted = climbed(run, recorder)
             self._set_model(climb.model, recorder, X.dtype, unit=1.0)
             self._forget("length_scales_", "classes_", "_pair_steps")
         self._end(climb, interrupted)
@@ -289,7 +279,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             first = not hasattr(self, "components_")
-            X, firsts, seconds, alike = _validate.pairs(self, pairs, y, X, first)
+            X, firsts, seconds, alike = _validate_pairs.pairs(self, pairs, y, X, first)
             if first:
                 _, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
             else:
@@ -330,128 +320,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         origin = np.zeros(X.shape[1], X.dtype)
         return project(X, origin, self.components_.astype(X.dtype, copy=False), self.n_jobs)
 
-    def _check_parameters(self) -> None:
-        """Raise on a parameter out of range."""
-        _validate.choice("solver", self.solver, tuple(solvers.SOLVERS))
-        _validate.integer("n_neighbors", self.n_neighbors, 1)
-        _validate.integer("refresh", self.refresh, 1)
-        if self.n_passes != "auto":
-            _validate.integer("n_passes", self.n_passes, 1)
-        _validate.integer("max_iter", self.max_iter, 1)
-        _validate.number("tol", self.tol)
-        _validate.flag("early_stopping", self.early_stopping)
-        _validate.share("validation_fraction", self.validation_fraction)
-        _validate.jobs(self.n_jobs)
-
-    def _starts(self, X: np.ndarray, *, labelled: bool = True) -> list[Start]:
-        """Return what to start from, or two that trials choose from, the preferred one first."""
-        n, n_features = X.shape
-        p = n_features
-        if self.n_components is not None:
-            p = _validate.integer("n_components", self.n_components, 1, n_features)
-        if not isinstance(self.init, str):
-            W = _validate.transformation(self.init, n_features, "init")
-            if self.n_components not in (None, len(W)):
-                raise ValueError(
-                    f"init has {len(W)} rows; n_components is {p}. Give one row per component."
-                )
-            return [lambda X, y: W]
-        init = _validate.choice("init", self.init, _INITS)
-        most = min(n, n_features)
-        if init in ("pca", "rca") and p > most:
-            raise ValueError(
-                f"init={init!r} gives at most min(n_samples, n_features) = {most} directions; "
-                f"n_components is {p}. Choose init='identity' or fewer components."
-            )
-        if init == "rca" and not labelled:
-            raise ValueError("init='rca' needs classes, which pairs do not have. Choose 'pca'.")
-
-        def by_classes(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return whitened(X, y, p, self.n_jobs)
-
-        if init == "rca":
-            return [by_classes]
-        by_rows = init == "pca" or (init == "auto" and p < most)
-        W = principal(X, p, self.n_jobs) if by_rows else np.eye(p, n_features)
-        few = labelled and self.early_stopping and p <= most and n < round_trials.FEW
-        return [by_classes, lambda X, y: W] if init == "auto" and few else [lambda X, y: W]
-
-    def _problem_of_pairs(
-        self, X: np.ndarray, firsts: np.ndarray, seconds: np.ndarray, alike: np.ndarray
-    ) -> tuple[Coincidence, np.ndarray, float]:
-        """Return the likelihood of pairs of rows, and the map and sigma^2 to start from."""
-        (start,) = self._starts(X, labelled=False)
-        W = start(X, alike)
-        pairs = make_pairs(len(X), firsts, seconds, alike)
-        problem = Coincidence(X, pairs, np.ones(len(X)), self.n_jobs)
-        noise = START_NOISE / len(W)
-        return problem, problem.scaled(W, noise) if isinstance(self.init, str) else W, noise
-
-    def _schedules(self, n: int) -> list[Settings]:
-        """Return how to learn from n rows: the ways that are to be tried."""
-        passes = [self.n_passes]
-        if self.n_passes == "auto":
-            passes = [_PASSES_OF_FEW, 1] if n < round_trials.FEW else [1]
-        return [
-            Settings(self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol, int(k))
-            for k in passes
-        ]
-
-    def _trials(self, X: np.ndarray, y: np.ndarray, settings: Settings) -> list[Trial]:
-        """Return the trials; none with classes of one row each, where nothing can be learnt."""
-        rng = check_random_state(self.random_state)
-        trials = []
-        for learnt, kept in round_trials.parts(y, self.validation_fraction, rng):
-            rows, labels = X[learnt], y[learnt]
-            judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
-            trials.append(Trial(Rounds(rows, labels, settings, self.n_jobs), judge, kept))
-        return trials
-
-    def _say(self, figures: dict[str, float]) -> None:
-        """Print a line of figures if verbose."""
-        if self.verbose:
-            shown = "  ".join(f"{name} {value:.6g}" for name, value in figures.items())
-            print(f"[LatentCoincidenceAnalysis] {shown}", flush=True)
-
-    def _set_model(self, model: Model, recorder: Recorder, dtype: np.dtype, unit: float) -> None:
-        """Set what was learnt, in units in which the length scale `unit` is 1."""
-        self.components_ = (model.W / unit).astype(dtype)
-        self._n_features_out = len(self.components_)
-        self.noise_variance_ = model.noise / unit**2
-        self.log_likelihood_ = model.log_likelihood
-        self.history_, self.n_iter_ = recorder.history(), max(recorder.n_iter, 1)
-        self.history_["noise_variance"] /= unit**2
-
-    def _forget(self, *names: str) -> None:
-        """Drop what an earlier fit of another kind left behind."""
-        for name in names:
-            if hasattr(self, name):
-                delattr(self, name)
-
-    def _end(self, climb: Climb, interrupted: bool) -> None:
-        """Say how a run ended, if it did not by itself."""
-        if interrupted:
-            raise KeyboardInterrupt
-        if not climb.converged:
-            warnings.warn(
-                f"LatentCoincidenceAnalysis has not converged ({climb.message}). Raise max_iter "
-                "or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _climb(run: Callable[[], Climb], recorder: Recorder) -> tuple[Climb, bool]:
-    """Return how a run ended, and whether Ctrl-C ended it after at least one iteration."""
-    try:
-        return run(), False
-    except KeyboardInterrupt:
-        if recorder.last is None or recorder.n_iter < 1:
-            raise
-        return Climb(recorder.last, False, "interrupted"), True
