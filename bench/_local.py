@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from bench._setup import training_rows
 from fastmetric import engine
-from fastmetric.learn.local_em import Problem
-from fastmetric.learn.local_model import LocalModel, Penalty, Shape
+from fastmetric.learn.local_component.covariance_model import LocalModel, Penalty, Shape
+from fastmetric.learn.local_component.em import Problem
 
 _BLOCK = 512  # rows of the peer's blocks; 256 and 1,024 were no faster
 

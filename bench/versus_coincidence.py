@@ -10,9 +10,9 @@ import numpy as np
 from bench._report import Row
 from bench._setup import all_rows, clock
 from fastmetric import LatentCoincidenceAnalysis
-from fastmetric.learn import coincidence_solvers as solvers
-from fastmetric.learn.coincidence import START_NOISE, Coincidence
-from fastmetric.learn.impostors import ActiveSet, target_neighbors
+from fastmetric.learn.coincidence import likelihood_solvers as solvers
+from fastmetric.learn.coincidence.impostors import ActiveSet, target_neighbors
+from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence
 
 
 class Plan(NamedTuple):

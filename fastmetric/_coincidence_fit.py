@@ -12,14 +12,14 @@ from sklearn.utils import check_random_state
 
 from fastmetric import _validate
 from fastmetric._neighbor_votes import Judge
-from fastmetric.learn import coincidence_solvers as solvers
-from fastmetric.learn import round_trials
-from fastmetric.learn.coincidence import START_NOISE, Coincidence, make_pairs
-from fastmetric.learn.coincidence_online import PairSteps
-from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
-from fastmetric.learn.round_trials import Start, Trial
-from fastmetric.learn.rounds import Rounds, Settings
-from fastmetric.learn.starts import principal, whitened
+from fastmetric.learn.coincidence import likelihood_solvers as solvers
+from fastmetric.learn.coincidence import trials as trial_fits
+from fastmetric.learn.coincidence.impostor_rounds import Rounds, Settings
+from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence, make_pairs
+from fastmetric.learn.coincidence.likelihood_solvers import Climb, Model, Recorder
+from fastmetric.learn.coincidence.streaming_pairs import PairSteps
+from fastmetric.learn.coincidence.trials import Start, Trial
+from fastmetric.learn.linear_starts import principal, whitened
 
 _INITS = ("auto", "rca", "pca", "identity")
 _PASSES_OF_FEW = 20  # with few rows, which is where neighbours in the input space mean least
@@ -93,7 +93,7 @@ class CoincidenceFit:
             return [by_classes]
         by_rows = init == "pca" or (init == "auto" and p < most)
         W = principal(X, p, self.n_jobs) if by_rows else np.eye(p, n_features)
-        few = labelled and self.early_stopping and p <= most and n < round_trials.FEW
+        few = labelled and self.early_stopping and p <= most and n < trial_fits.FEW
         return [by_classes, lambda X, y: W] if init == "auto" and few else [lambda X, y: W]
 
     def _problem_of_pairs(
@@ -111,7 +111,7 @@ class CoincidenceFit:
         """Return how to learn from n rows: the ways that are to be tried."""
         passes = [self.n_passes]
         if self.n_passes == "auto":
-            passes = [_PASSES_OF_FEW, 1] if n < round_trials.FEW else [1]
+            passes = [_PASSES_OF_FEW, 1] if n < trial_fits.FEW else [1]
         return [
             Settings(self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol, int(k))
             for k in passes
@@ -121,7 +121,7 @@ class CoincidenceFit:
         """Return the trials; none with classes of one row each, where nothing can be learnt."""
         rng = check_random_state(self.random_state)
         trials = []
-        for learnt, kept in round_trials.parts(y, self.validation_fraction, rng):
+        for learnt, kept in trial_fits.parts(y, self.validation_fraction, rng):
             rows, labels = X[learnt], y[learnt]
             judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
             trials.append(Trial(Rounds(rows, labels, settings, self.n_jobs), judge, kept))

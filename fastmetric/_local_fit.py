@@ -10,15 +10,19 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmetric import _validate
-from fastmetric.learn import local_em
-from fastmetric.learn.local_batches import Batches, estimated_likelihood, maximise_by_batches
-from fastmetric.learn.local_density import LocalDensity
-from fastmetric.learn.local_each import Kernels, maximise_each
-from fastmetric.learn.local_em import Outcome, Problem, Step, maximise
-from fastmetric.learn.local_model import LocalModel, Penalty, Shape
-from fastmetric.learn.local_nu import choose_nu
-from fastmetric.learn.local_online import Seen
-from fastmetric.learn.local_search import search
+from fastmetric.learn.local_component import em
+from fastmetric.learn.local_component.batch_em import (
+    Batches,
+    estimated_likelihood,
+    maximise_by_batches,
+)
+from fastmetric.learn.local_component.covariance_density import LocalDensity
+from fastmetric.learn.local_component.covariance_model import LocalModel, Penalty, Shape
+from fastmetric.learn.local_component.direction_search import search
+from fastmetric.learn.local_component.em import Outcome, Problem, Step, maximise
+from fastmetric.learn.local_component.penalty_choice import choose_nu
+from fastmetric.learn.local_component.per_row import Kernels, maximise_each
+from fastmetric.learn.local_component.streaming_rows import Seen
 
 COVARIANCES = ("full", "diag", "spherical", "low_rank", "local")
 NEIGHBOURS = 3000  # rows that partial_fit keeps, unless told otherwise
@@ -205,7 +209,7 @@ class LocalFit:
     def _set_outcome(self, problem: Problem, outcome: Outcome, rng: np.random.RandomState) -> None:
         """Set what tells of the fit."""
         self.nu_ = np.array(problem.penalty)
-        self.history_ = local_em.history(outcome.steps)
+        self.history_ = em.history(outcome.steps)
         in_batches = self._batches(len(problem.X)) is not None
         # The start is a step of its own, but for batches.
         self.n_iter_ = len(outcome.steps) - (0 if in_batches else 1)

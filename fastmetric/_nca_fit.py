@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from fastmetric import _validate, engine
-from fastmetric.learn import batches, starts, training
-from fastmetric.learn.linear import column_means, project
-from fastmetric.learn.mixture import KERNELS, Mixture
-from fastmetric.learn.objective import Objective
-from fastmetric.learn.posterior import Posterior
-from fastmetric.learn.solvers import Outcome, Step
-from fastmetric.learn.sums import METHODS
-from fastmetric.learn.validation import Validation, held_out
+from fastmetric.learn import linear_starts
+from fastmetric.learn.kernel_sums.log_sums import METHODS
+from fastmetric.learn.nca import training
+from fastmetric.learn.nca.class_weights import KERNELS, Mixture
+from fastmetric.learn.nca.early_stopping import Validation, held_out
+from fastmetric.learn.nca.objective import Objective
+from fastmetric.learn.nca.posterior import Posterior
+from fastmetric.learn.optim import row_batches
+from fastmetric.learn.optim.lbfgs import Outcome, Step
+from fastmetric.learn.rows import column_means, project
 
 _WHOLE_TO = 20_000  # rows over which the objective of a fit in batches is taken whole, in the end
 _SOME = 1000  # rows for more than that
@@ -74,7 +76,7 @@ class NCAFit:
         _validate.choice("kernel", self.kernel, KERNELS)
         _validate.choice("method", self.method, METHODS)
         _validate.choice("solver", self.solver, training.SOLVERS)
-        _validate.choice("batches", self.batches, batches.NAMES)
+        _validate.choice("batches", self.batches, row_batches.NAMES)
         _validate.tolerances(self.rtol, 0.0)
         _validate.number("alpha", self.alpha)
         _validate.number("tol", self.tol)
@@ -136,9 +138,9 @@ class NCAFit:
         if self.warm_start and hasattr(self, "components_"):
             given, name = self.components_, "components_ (warm_start)"
         elif isinstance(self.init, str):
-            init = _validate.choice("init", self.init, starts.NAMES)
+            init = _validate.choice("init", self.init, linear_starts.NAMES)
             d = training.annealing_rows(d, n_features) if annealing else d
-            return d, starts.resolve(init, d, n_features, n, n_classes)
+            return d, linear_starts.resolve(init, d, n_features, n, n_classes)
         else:
             given, name = self.init, "init"
         A = _validate.transformation(given, n_features, name)
@@ -161,9 +163,9 @@ class NCAFit:
     ) -> np.ndarray:
         """Return the map of d rows to start from."""
         if isinstance(init, str):
-            init = starts.start(init, d, problem, rng, self.alpha / len(problem.X))
-            init = starts.adapted(init, self.kernel, in_batches)
-        return starts.within_reach(init, problem) if self.kernel == "biweight" else init
+            init = linear_starts.start(init, d, problem, rng, self.alpha / len(problem.X))
+            init = linear_starts.adapted(init, self.kernel, in_batches)
+        return linear_starts.within_reach(init, problem) if self.kernel == "biweight" else init
 
     def _maximise(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric.kd_tree import KDTree
-from fastmetric.learn.linear import column_means, project
+from fastmetric.learn.rows import column_means, project
 
 
 def vote(labels: np.ndarray) -> np.ndarray:

@@ -9,16 +9,16 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from fastmetric import _validate, engine
-from fastmetric.core.neighbours import (
+from fastmetric.core.tree.balanced_tree import UNIT, Tree
+from fastmetric.core.tree.nearest_search import (
     Search,
     count_within,
     homes,
     nearest,
     points_within,
 )
-from fastmetric.core.registers import make_panels
-from fastmetric.core.tree import UNIT, Tree
-from fastmetric.learn.trees import LEAF_SIZE, build_tree
+from fastmetric.core.vector.register_blocks import make_panels
+from fastmetric.learn.tree_building import LEAF_SIZE, build_tree
 
 Result = TypeVar("Result")
 
@@ -47,7 +47,7 @@ class KDTree:
     ----------
     data : ndarray of shape (n_samples, n_features)
         The points in the order they were given, put together anew at every access.
-    tree_ : fastmetric.core.tree.Tree
+    tree_ : fastmetric.core.tree.balanced_tree.Tree
         Nodes and points as arrays, the points in the order of the tree.
     leaf_size : int
         As given.

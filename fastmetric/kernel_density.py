@@ -11,9 +11,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric.learn import radial
-from fastmetric.learn.bandwidths import Metric, loo_bandwidth, metric_of
-from fastmetric.learn.sums import KERNELS, METHODS, SUMS_LEAF_SIZE, KernelSums
+from fastmetric.learn.kernel_sums import kernel_table
+from fastmetric.learn.kernel_sums.bandwidths import Metric, loo_bandwidth, metric_of
+from fastmetric.learn.kernel_sums.log_sums import KERNELS, METHODS, SUMS_LEAF_SIZE, KernelSums
 
 _RULES = ("scott", "silverman", "loo")
 _METRICS = ("euclidean", "l2")  # two names of one metric
@@ -231,7 +231,9 @@ class KernelDensity(DensityMixin, BaseEstimator):
         X = _validate.query_data(self, X)
         metric, sums = self._sums = getattr(self, "_sums", None) or self._prepare()
         log_total = math.log(len(self._X) if self._weights is None else self._weights.sum())
-        log_volume = log_total + radial.log_volume(self._kernel, X.shape[1]) + metric.log_scale
+        log_volume = (
+            log_total + kernel_table.log_volume(self._kernel, X.shape[1]) + metric.log_scale
+        )
         # 709: the largest exponent, for volumes beyond float64.
         atol = math.exp(min(math.log(self.atol) + log_volume, 709)) if self.atol else 0.0
         query = metric.points(_validate.in_precision_of(X, self._X), self.n_jobs)
@@ -280,8 +282,8 @@ class KernelDensity(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         n_samples = _validate.integer("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
-        rows = radial.draw_rows(len(self._X), self._weights, rng.random_sample(n_samples))
-        steps = radial.draw(self._kernel, n_samples, self._X.shape[1], rng)
+        rows = kernel_table.draw_rows(len(self._X), self._weights, rng.random_sample(n_samples))
+        steps = kernel_table.draw(self._kernel, n_samples, self._X.shape[1], rng)
         if np.ndim(self.bandwidth_) < 2:
             steps *= self.bandwidth_
         else:

@@ -10,14 +10,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from fastmetric import _validate, _validate_pairs, engine
+from fastmetric import _validate, engine
 from fastmetric._coincidence_fit import CoincidenceFit, climbed
-from fastmetric.learn import coincidence_solvers as solvers
-from fastmetric.learn import round_trials
-from fastmetric.learn.coincidence_online import PairSteps
-from fastmetric.learn.coincidence_solvers import Climb, Model, Recorder
-from fastmetric.learn.linear import project
-from fastmetric.learn.rounds import Rounds, State
+from fastmetric._validate import given_pairs
+from fastmetric.learn.coincidence import likelihood_solvers as solvers
+from fastmetric.learn.coincidence import trials as trial_fits
+from fastmetric.learn.coincidence.impostor_rounds import Rounds, State
+from fastmetric.learn.coincidence.likelihood_solvers import Climb, Model, Recorder
+from fastmetric.learn.coincidence.streaming_pairs import PairSteps
+from fastmetric.learn.rows import project
 
 
 class LatentCoincidenceAnalysis(
@@ -193,8 +194,8 @@ class LatentCoincidenceAnalysis(
                 errors: list[float] = []
                 trials = self._trials(X, y, settings) if self.early_stopping else []
                 if trials:
-                    start = round_trials.best_start(trials, starts)
-                    settings, errors = round_trials.best_schedule(
+                    start = trial_fits.best_start(trials, starts)
+                    settings, errors = trial_fits.best_schedule(
                         trials, start, schedules, lambda share: self._say({"validation": share})
                     )
 
@@ -239,7 +240,7 @@ class LatentCoincidenceAnalysis(
         """
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
-            X, firsts, seconds, alike = _validate_pairs.pairs(self, pairs, y, X)
+            X, firsts, seconds, alike = given_pairs.pairs(self, pairs, y, X)
             problem, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
             solve = solvers.SOLVERS[self.solver]
             recorder = Recorder(self._say)
@@ -279,7 +280,7 @@ class LatentCoincidenceAnalysis(
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             first = not hasattr(self, "components_")
-            X, firsts, seconds, alike = _validate_pairs.pairs(self, pairs, y, X, first)
+            X, firsts, seconds, alike = given_pairs.pairs(self, pairs, y, X, first)
             if first:
                 _, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
             else:

@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric.learn import class_coincidence
-from fastmetric.learn.coincidence_solvers import SOLVERS
+from fastmetric.learn.coincidence import class_means
+from fastmetric.learn.coincidence.likelihood_solvers import SOLVERS
 
 
 class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
@@ -115,9 +115,9 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
             X, self.classes_, y = _validate.training_data(self, X, y)
             _validate.squarable(X, "X")
             p = _validate.integer("n_components", self.n_components, 1, X.shape[1])
-            settings = class_coincidence.Settings(self.solver, self.max_iter, self.tol)
+            settings = class_means.Settings(self.solver, self.max_iter, self.tol)
             models = []
-            for fitted in class_coincidence.fit_classes(X, y, p, settings, self.n_jobs):
+            for fitted in class_means.fit_classes(X, y, p, settings, self.n_jobs):
                 models.append(fitted)
                 if self.verbose:
                     name, value = self.classes_[len(models) - 1], fitted.model.log_likelihood
@@ -157,7 +157,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = _validate.query_data(self, X)
         models = self.components_, self.means_, self.noise_variances_
-        return class_coincidence.log_coincidences(X, *models, self.n_jobs)
+        return class_means.log_coincidences(X, *models, self.n_jobs)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of coinciding with each mean, scaled to add up to one.

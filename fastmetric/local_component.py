@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
 from fastmetric._local_fit import NEIGHBOURS, ONLINE_BATCH, LocalFit, learns_online
-from fastmetric.learn import local_em, local_online
-from fastmetric.learn.linear import whitened
-from fastmetric.learn.local_batches import Batches
-from fastmetric.learn.local_em import Problem, Step
+from fastmetric.learn.local_component import em, streaming_rows
+from fastmetric.learn.local_component.batch_em import Batches
+from fastmetric.learn.local_component.em import Problem, Step
+from fastmetric.learn.rows import whitened
 
 
 class LocalComponentAnalysis(
@@ -200,7 +200,7 @@ class LocalComponentAnalysis(
             self._set_outcome(problem, outcome, rng)
             local = model.covariance - penalty.local * np.eye(X.shape[1])
             size = self.n_neighbors or NEIGHBOURS
-            seen, _ = local_online.first_seen(X, size, rng, (problem.mean, problem.cov))
+            seen, _ = streaming_rows.first_seen(X, size, rng, (problem.mean, problem.cov))
             self._seen = tuple(seen._replace(local=local))
         self._report(outcome)
         return self
@@ -233,25 +233,25 @@ class LocalComponentAnalysis(
             self._check_parameters(None, X.shape[1])
             size = self.n_neighbors or NEIGHBOURS
             if first:
-                moments = local_em.mean_and_covariance(X, self.n_jobs)
+                moments = em.mean_and_covariance(X, self.n_jobs)
                 rng = check_random_state(self.random_state)
-                seen, places = local_online.first_seen(X, size, rng, moments)
+                seen, places = streaming_rows.first_seen(X, size, rng, moments)
             else:
                 before = self._remembered()
                 X = _validate.in_precision_of(X, before.sample, "X")
-                rng = local_online.generator(self.random_state, before.n)
-                seen, places = local_online.joined(before, X, size, rng, self.n_jobs)
+                rng = streaming_rows.generator(self.random_state, before.n)
+                seen, places = streaming_rows.joined(before, X, size, rng, self.n_jobs)
             problem = Problem(
                 X, self._shape, self._given_penalty(), self.n_jobs, moments=(seen.mean, seen.cov)
             )
             batches = Batches(self.batch_size or ONLINE_BATCH, size, self.discount)
             # The first kernel is as wide as the data: no direction is any more Gaussian than local.
             start = problem.start() if first else problem.model(seen.local)
-            model, local, value = local_online.learnt(problem, start, seen, places, batches)
+            model, local, value = streaming_rows.learnt(problem, start, seen, places, batches)
             self._set_model(model, seen.mean, problem.rows(model, seen.sample))
             self._seen = tuple(seen._replace(local=local))
             step = Step(model.q, value, problem.objective(model, value), 0.0)
-            self.nu_, self.history_ = np.array(problem.penalty), local_em.history([step])
+            self.nu_, self.history_ = np.array(problem.penalty), em.history([step])
             self.log_likelihood_, self.n_iter_ = value, 1
         return self
 

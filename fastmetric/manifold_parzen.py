@@ -12,10 +12,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric.learn import radial
-from fastmetric.learn.local_pca import Neighborhood, Pancakes, local_pca
-from fastmetric.learn.pancakes import log_densities
-from fastmetric.learn.shapes import Grid
+from fastmetric.learn.kernel_sums import kernel_table
+from fastmetric.learn.manifold.covariance_grid import Grid
+from fastmetric.learn.manifold.mixture_density import log_densities
+from fastmetric.learn.manifold.neighbourhood_pca import Neighborhood, Pancakes, local_pca
 
 _NEIGHBORHOODS = ("hard", "soft")
 
@@ -230,7 +230,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         n_samples = _validate.integer("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
-        rows = radial.draw_rows(len(self._X), None, rng.random_sample(n_samples))
+        rows = kernel_table.draw_rows(len(self._X), None, rng.random_sample(n_samples))
         steps = np.sqrt(self._noise_variance) * rng.standard_normal((n_samples, self._X.shape[1]))
         along = rng.standard_normal((n_samples, self.variances_.shape[1]))
         along *= np.sqrt(self.variances_[rows])

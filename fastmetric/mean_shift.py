@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric.learn import radial
-from fastmetric.learn.bandwidths import Metric, gradient_bandwidth, metric_of
-from fastmetric.learn.modes import Climb, Modes, bins, find_modes, nearest
-from fastmetric.learn.sums import KernelSums
+from fastmetric.learn.kernel_sums import kernel_table
+from fastmetric.learn.kernel_sums.bandwidths import Metric, gradient_bandwidth, metric_of
+from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.modes.mode_search import Climb, Modes, bins, find_modes, nearest
 
 
 class MeanShift(ClusterMixin, BaseEstimator):
@@ -238,7 +238,7 @@ class MeanShift(ClusterMixin, BaseEstimator):
     def _take(self, modes: Modes, metric: Metric, sums: KernelSums) -> None:
         """Set what is known of the modes; warn if they are none."""
         n, d = self._X.shape
-        parts = math.log(n), radial.log_volume("gaussian", d), metric.log_scale
+        parts = math.log(n), kernel_table.log_volume("gaussian", d), metric.log_scale
         volume, logs = sum(parts), sums.log_sums(modes.points)
         # The volume is rounded, too: d terms of log_scale, which may cancel, and four sums.
         size = np.abs(logs.estimate) + sum(map(abs, parts))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from fastmetric.__main__ import main
+from fastmetric.cli.commands import main
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmetric import kernel_sums
-from fastmetric.core.coarse import COARSEST, LIGHTEST, coarse_error
-from fastmetric.core.groups import Rule
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.learn.sums import SUMS_LEAF_SIZE, KernelSums
-from fastmetric.learn.totals import Totals, Walk, totals
-from fastmetric.learn.trees import with_coarse_leaves
+from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, coarse_error
+from fastmetric.core.walk.query_groups import Rule
+from fastmetric.learn.kernel_sums.certified_walks import Totals, Walk, totals
+from fastmetric.learn.kernel_sums.log_sums import SUMS_LEAF_SIZE, KernelSums
+from fastmetric.learn.tree_building import with_coarse_leaves
 from tests import naive
 
 ROOT = np.array([0])

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastmetric.learn import coincidence_solvers as solvers
-from fastmetric.learn.coincidence import Coincidence, Scatter, make_pairs
-from fastmetric.learn.impostors import ActiveSet, find_impostors
-from fastmetric.learn.rounds import Rounds, Settings
+from fastmetric.learn.coincidence import likelihood_solvers as solvers
+from fastmetric.learn.coincidence.impostor_rounds import Rounds, Settings
+from fastmetric.learn.coincidence.impostors import ActiveSet, find_impostors
+from fastmetric.learn.coincidence.likelihood import Coincidence, Scatter, make_pairs
 from tests import naive_coincidence as naive
 from tests.strategies import problems
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fastmetric import LatentCoincidenceAnalysis
-from fastmetric.learn import coincidence_online
-from fastmetric.learn.coincidence_online import PairSteps
-from fastmetric.learn.coincidence_solvers import LEAST_NOISE, MOST_NOISE
+from fastmetric.learn.coincidence import streaming_pairs
+from fastmetric.learn.coincidence.likelihood_solvers import LEAST_NOISE, MOST_NOISE
+from fastmetric.learn.coincidence.streaming_pairs import PairSteps
 from tests import naive_coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:LatentCoincidence.* has not converged")
@@ -253,7 +253,7 @@ def test_other_features_are_refused():
 def test_a_call_that_is_interrupted_leaves_no_trace(monkeypatch):
     pairs, signs = make_pairs(500)
     model = LatentCoincidenceAnalysis(random_state=0).partial_fit_pairs(pairs, signs)
-    before, evaluate, calls = pickle.dumps(model), coincidence_online.Coincidence.evaluate, []
+    before, evaluate, calls = pickle.dumps(model), streaming_pairs.Coincidence.evaluate, []
 
     def interrupted(self, W, noise):
         calls.append(1)
@@ -261,7 +261,7 @@ def test_a_call_that_is_interrupted_leaves_no_trace(monkeypatch):
             raise KeyboardInterrupt
         return evaluate(self, W, noise)
 
-    monkeypatch.setattr(coincidence_online.Coincidence, "evaluate", interrupted)
+    monkeypatch.setattr(streaming_pairs.Coincidence, "evaluate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.partial_fit_pairs(pairs, signs)
     assert pickle.dumps(model) == before

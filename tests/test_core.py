@@ -10,17 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastmetric import _jit
-from fastmetric.core import pairs
-from fastmetric.core.blocks import row_blocks, symmetric_blocks
 from fastmetric.core.kernels import BIWEIGHT, GAUSSIAN
-from fastmetric.core.registers import (
+from fastmetric.core.pairs import dense_pairs
+from fastmetric.core.pairs.pair_tiles import (
+    ALIGN,
+    TILE_COLS,
+    add_pulls,
+    make_points,
+    no_pulls,
+    pulled,
+)
+from fastmetric.core.pairs.partition import row_blocks, symmetric_blocks
+from fastmetric.core.vector.register_blocks import (
     ROWS,
     add_weighted_sums,
     make_panels,
     panel_width,
     sq_distances,
 )
-from fastmetric.core.tiles import ALIGN, TILE_COLS, add_pulls, make_points, no_pulls, pulled
 from tests import naive
 
 CODES = {"gaussian": GAUSSIAN, "biweight": BIWEIGHT}
@@ -100,7 +107,7 @@ def test_symmetric_sums_equal_the_sums_over_all_pairs(n, kernel, dtype):
     weights = np.random.default_rng(1).random(n).astype(dtype)
     points = make_points(Z, weights)
     for block in symmetric_blocks(n, 3):
-        part = pairs.symmetric_sums(points, starts, stops, block, CODES[kernel])
+        part = dense_pairs.symmetric_sums(points, starts, stops, block, CODES[kernel])
         own[block.i0 : block.i1] += part[0]
         other[block.i0 : block.i1] += part[1]
         own[block.j0 : block.j1] += part[2]
@@ -128,7 +135,7 @@ def test_symmetric_scatter_equals_the_scatter_of_all_pairs(n, d, kernel, dtype):
     points = make_points(Z, weights)
     pulls = no_pulls(n, points)
     for block in symmetric_blocks(n, d):
-        to_i, to_j = pairs.symmetric_scatter(
+        to_i, to_j = dense_pairs.symmetric_scatter(
             points, starts, stops, own_pull, other_pull, block, CODES[kernel]
         )
         add_pulls(pulls, to_i, slice(block.i0, block.i1))
@@ -153,7 +160,7 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
     Z = _points(n, d, dtype, scale)
     y, starts, stops = _classes(n, 6)
     chosen = np.sort(np.random.default_rng(3).choice(n, m, replace=False))
-    where = pairs.Neighbours(starts[chosen], stops[chosen], chosen)
+    where = dense_pairs.Neighbours(starts[chosen], stops[chosen], chosen)
     ref = make_points(Z, weights)
     query = make_points(Z[chosen], products=ref.products)
     s = naive.sq_distances(Z[chosen], Z)
@@ -166,10 +173,10 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
     to_query, to_ref = no_pulls(m, query), no_pulls(n, ref)
     for block in row_blocks(m, n, d):
         rows, cols = slice(block.i0, block.i1), slice(block.j0, block.j1)
-        own, other = pairs.row_log_sums(query, ref, where, block, GAUSSIAN)
+        own, other = dense_pairs.row_log_sums(query, ref, where, block, GAUSSIAN)
         log_own[rows] = np.logaddexp(log_own[rows], own)
         log_other[rows] = np.logaddexp(log_other[rows], other)
-        to_i, to_j = pairs.row_scatter(
+        to_i, to_j = dense_pairs.row_scatter(
             query, ref, where, total.astype(dtype), own_pull, other_pull, block, GAUSSIAN
         )
         add_pulls(to_query, to_i, rows)
@@ -201,16 +208,16 @@ def test_rows_of_a_compact_kernel_equal_their_twin(dtype):
     weights = rng.random(n).astype(dtype)
     ref = make_points(Z, weights)
     query = make_points(Z[chosen], products=ref.products)
-    where = pairs.Neighbours(starts[chosen], stops[chosen], chosen)
+    where = dense_pairs.Neighbours(starts[chosen], stops[chosen], chosen)
     log_totals, own_pull = rng.standard_normal(m).astype(dtype), -rng.random(m).astype(dtype)
     own, other = np.full((2, m), -np.inf)
     to_query, to_ref = no_pulls(m, query), no_pulls(n, ref)
     for block in row_blocks(m, n, d):
         rows, cols = slice(block.i0, block.i1), slice(block.j0, block.j1)
-        part = pairs.row_log_sums(query, ref, where, block, BIWEIGHT)
+        part = dense_pairs.row_log_sums(query, ref, where, block, BIWEIGHT)
         own[rows], other[rows] = np.logaddexp((own[rows], other[rows]), part)
         pulls = log_totals, own_pull, -own_pull
-        to_i, to_j = pairs.row_scatter(query, ref, where, *pulls, block, BIWEIGHT)
+        to_i, to_j = dense_pairs.row_scatter(query, ref, where, *pulls, block, BIWEIGHT)
         add_pulls(to_query, to_i, rows)
         add_pulls(to_ref, to_j, cols)
     s = naive.sq_distances(Z[chosen], Z)
@@ -241,7 +248,7 @@ def test_row_class_log_sums_include_every_point(dtype):
     offsets = np.searchsorted(y, np.arange(n_classes + 1))
     log_sums = np.full((m, n_classes), -np.inf)
     for block in row_blocks(m, n, d):
-        part = pairs.row_class_log_sums(
+        part = dense_pairs.row_class_log_sums(
             make_points(query), make_points(ref), offsets, block, GAUSSIAN
         )
         rows = slice(block.i0, block.i1)
@@ -270,11 +277,13 @@ def test_row_blocks_cover_every_row_and_column(m, n, d):
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly")
-@pytest.mark.parametrize("function", [pairs._add_kernel, pairs._weigh], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [dense_pairs._add_kernel, dense_pairs._weigh], ids=lambda f: f.__name__
+)
 def test_loops_over_pairs_are_vectorised(function):
     # A choice that LLVM leaves inside the loop costs a factor of three, and no wrong digit.
     s = np.full(64, 0.5)
-    last = (s.copy(),) if function is pairs._add_kernel else (1.0, s.copy())
+    last = (s.copy(),) if function is dense_pairs._add_kernel else (1.0, s.copy())
     # Compiled anew: code that comes from the cache cannot be read.
     fresh = numba.njit(nogil=True, fastmath=_jit._REASSOCIATED)(function.py_func)
     fresh(GAUSSIAN, s, 1.0, s.copy(), *last)

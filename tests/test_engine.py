@@ -22,7 +22,7 @@ from threadpoolctl import (
 )
 
 from fastmetric import engine
-from fastmetric.learn import linear
+from fastmetric.learn import rows
 
 SOON = 10.0  # seconds within which a waiting task must be woken; only a failure waits so long
 
@@ -284,7 +284,7 @@ def test_an_exception_in_a_sum_of_blocks_lifts_the_limit_while_its_traceback_is_
         return np.zeros(2 if rows.start == 0 else 3)
 
     with pytest.raises(ValueError, match="broadcast") as kept:
-        linear._sum_of_blocks(parts_that_do_not_add_up, X, n_jobs=2)
+        rows._sum_of_blocks(parts_that_do_not_add_up, X, n_jobs=2)
     assert set(blas_threads()) == {2}
     assert kept.tb is not None
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastmetric._jit import compiled
-from fastmetric.core.exp import LOWEST, LOWEST_32, exp
+from fastmetric.core.vector.exp import LOWEST, LOWEST_32, exp
 
 
 @compiled

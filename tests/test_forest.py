@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmetric import NCA, nca_value_and_grad
-from fastmetric.learn.objective import Objective
+from fastmetric.learn.nca.objective import Objective
 from tests.strategies import problems
 
 

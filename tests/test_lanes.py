@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmetric import engine, nca_value_and_grad
-from fastmetric.learn.exact import Classes
-from fastmetric.learn.lanes import InReach
-from fastmetric.learn.mixture import Mixture
-from fastmetric.learn.objective import Objective
+from fastmetric.learn.nca.class_weights import Mixture
+from fastmetric.learn.nca.objective import Objective
+from fastmetric.learn.pair_sums.all_pairs import Classes
+from fastmetric.learn.pair_sums.cutoff_grid import InReach
 from tests import naive
 
 

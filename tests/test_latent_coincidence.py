@@ -15,10 +15,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import LatentCoincidenceAnalysis, LatentCoincidenceClassifier
 from fastmetric._neighbor_votes import vote
-from fastmetric.learn import rounds
-from fastmetric.learn.coincidence import Coincidence
-from fastmetric.learn.impostors import target_neighbors
-from fastmetric.learn.rounds import Rounds, Settings
+from fastmetric.learn.coincidence import impostor_rounds
+from fastmetric.learn.coincidence.impostor_rounds import Rounds, Settings
+from fastmetric.learn.coincidence.impostors import target_neighbors
+from fastmetric.learn.coincidence.likelihood import Coincidence
 from tests import naive_coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings(
@@ -201,13 +201,13 @@ def test_noise_and_scales_are_those_of_the_map_that_is_kept(wine, early_stopping
     """With them, the pairs at that time have the likelihood that the estimator tells."""
     X, y = wine
     problems = []
-    make = rounds.Rounds._problem
+    make = impostor_rounds.Rounds._problem
 
     def spy(self, W):
         problems.append(make(self, W)[0])
         return problems[-1], 1
 
-    monkeypatch.setattr(rounds.Rounds, "_problem", spy)
+    monkeypatch.setattr(impostor_rounds.Rounds, "_problem", spy)
     model = LatentCoincidenceAnalysis(
         3, n_passes=2, max_iter=60, early_stopping=early_stopping, random_state=0
     ).fit(X, y)
@@ -227,7 +227,7 @@ def test_passes_look_for_targets_under_the_map(iris, monkeypatch):
         seen.append(rows)
         return target_neighbors(rows, y, k, n_jobs)
 
-    monkeypatch.setattr("fastmetric.learn.rounds.target_neighbors", spy)
+    monkeypatch.setattr("fastmetric.learn.coincidence.impostor_rounds.target_neighbors", spy)
     model = once(2, n_passes=3, max_iter=18, tol=0.0).fit(*iris)
     assert [rows.shape for rows in seen] == [(150, 4), (150, 2), (150, 2)]
     assert model.n_iter_ == 6  # searches, two in each pass
@@ -336,7 +336,7 @@ def test_warns_if_it_did_not_converge(wine):
 
 def test_ctrl_c_leaves_the_last_good_map(wine, monkeypatch):
     calls = []
-    moved = rounds.Rounds._moved
+    moved = impostor_rounds.Rounds._moved
 
     def interrupted(self, *arguments):
         calls.append(1)
@@ -344,7 +344,7 @@ def test_ctrl_c_leaves_the_last_good_map(wine, monkeypatch):
             raise KeyboardInterrupt
         return moved(self, *arguments)
 
-    monkeypatch.setattr(rounds.Rounds, "_moved", interrupted)
+    monkeypatch.setattr(impostor_rounds.Rounds, "_moved", interrupted)
     model = once(2)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*wine)

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import LocalComponentAnalysis
-from fastmetric.learn.local_each import Kernels
+from fastmetric.learn.local_component.per_row import Kernels
 from tests import naive_local
 
 pytestmark = pytest.mark.filterwarnings(

@@ -13,8 +13,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import KernelDensity, ManifoldParzen, engine, manifold_parzen
-from fastmetric.learn import neighbours, pancakes, screening
-from fastmetric.learn.local_pca import _leading
+from fastmetric.learn import nearest_neighbours
+from fastmetric.learn.manifold import marginal_screening, mixture_density
+from fastmetric.learn.manifold.neighbourhood_pca import _leading
 from tests import naive_manifold
 from tests.manifold_problems import EPS, assert_logs, problems, sharpness_of
 
@@ -74,8 +75,8 @@ def test_both_ways_are_taken_and_agree(monkeypatch):
     X, query = rng.standard_normal((130, 20)), rng.standard_normal((600, 20))
     model = ManifoldParzen(3, n_neighbors=9, noise_variance=0.2).fit(X)
     by_products = model.score_samples(query)
-    monkeypatch.setattr(pancakes, "_add_by_products", None)  # must not be called
-    monkeypatch.setitem(pancakes._HARMLESS, np.dtype(np.float64), 0.0)
+    monkeypatch.setattr(mixture_density, "_add_by_products", None)  # must not be called
+    monkeypatch.setitem(mixture_density._HARMLESS, np.dtype(np.float64), 0.0)
     by_differences = model.score_samples(query)
     np.testing.assert_allclose(by_products, by_differences, rtol=1e-13, atol=1e-12)
     assert np.any(by_products != by_differences)
@@ -207,7 +208,7 @@ def test_equal_rows_are_one_gaussian(n_features):
 @pytest.mark.parametrize("scale", [1e-150, 1e-25, 1e-19, 1e15, 1e20, 1e150])
 def test_the_unit_of_length_does_not_matter(scale, monkeypatch):
     """Products in float32 may screen: its range is not that of float64."""
-    monkeypatch.setattr(screening, "_LEAST_WORK", 0)
+    monkeypatch.setattr(marginal_screening, "_LEAST_WORK", 0)
     rng = np.random.default_rng(29)
     X = rng.standard_normal((200, 20))
     query = X[:40] + 0.01
@@ -286,7 +287,7 @@ def test_neighbours_are_exact(n_features, spread, dtype):
     rng = np.random.default_rng(13)
     X = rng.standard_normal((300, n_features)) + spread * rng.integers(0, 3, (300, 1))
     X = X.astype(dtype)
-    search = neighbours.others(X, 9)
+    search = nearest_neighbours.others(X, 9)
     for rows in search.blocks(100):
         found = search.nearest(rows)
         expected = naive_manifold.nearest_others(X, 9)[rows]
@@ -296,7 +297,7 @@ def test_neighbours_are_exact(n_features, spread, dtype):
 def test_rows_with_many_duplicates_are_no_neighbours_of_themselves():
     for n_features in (2, 20):
         X = np.concatenate([np.zeros((30, n_features)), np.ones((5, n_features))])
-        search = neighbours.others(X, 6)
+        search = nearest_neighbours.others(X, 6)
         for rows in search.blocks(100):
             found = search.nearest(rows)
             assert not np.any(found == rows[:, None])

@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import MeanShift
-from fastmetric.learn import climb as climbing
-from fastmetric.learn.sums import KernelSums
+from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.modes import trajectories as climbing
 from tests import naive
 
 

@@ -12,9 +12,9 @@ from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import NCA
-from fastmetric.learn.mixture import Mixture
-from fastmetric.learn.objective import Objective
-from fastmetric.learn.posterior import Posterior
+from fastmetric.learn.nca.class_weights import Mixture
+from fastmetric.learn.nca.objective import Objective
+from fastmetric.learn.nca.posterior import Posterior
 from tests import naive
 
 pytestmark = pytest.mark.filterwarnings(

@@ -8,8 +8,8 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from fastmetric import nca_value_and_grad
-from fastmetric.core import blocks
-from fastmetric.learn import objective
+from fastmetric.core.pairs import partition
+from fastmetric.learn.nca import objective
 from tests import naive
 from tests.strategies import Problem, problems
 
@@ -158,9 +158,9 @@ def test_same_bits_for_any_number_of_threads(d, scale, dtype):
 def test_block_size_matters_only_to_rounding(d, monkeypatch):
     A, X, y = _medium(d=d)
     value, gradient = nca_value_and_grad(A, X, y)
-    monkeypatch.setattr(blocks, "SMALLEST_SIDE", 96)
-    monkeypatch.setattr(blocks, "LARGEST_SIDE", 192)
-    assert len(blocks.symmetric_blocks(len(X), d)) > 36
+    monkeypatch.setattr(partition, "SMALLEST_SIDE", 96)
+    monkeypatch.setattr(partition, "LARGEST_SIDE", 192)
+    assert len(partition.symmetric_blocks(len(X), d)) > 36
     small_value, small_gradient = nca_value_and_grad(A, X, y)
     assert small_value == pytest.approx(value, rel=1e-13)
     np.testing.assert_allclose(small_gradient, gradient, atol=1e-12 * np.abs(gradient).max())

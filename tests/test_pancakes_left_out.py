@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastmetric import ManifoldParzen, engine
-from fastmetric.learn import pancake_tree, pancakes, screening
-from fastmetric.learn.local_pca import Pancakes
-from fastmetric.learn.shapes import Block, Grid
+from fastmetric.learn.manifold import gaussian_tree, marginal_screening, mixture_density
+from fastmetric.learn.manifold.covariance_grid import Block, Grid
+from fastmetric.learn.manifold.neighbourhood_pca import Pancakes
 from tests import naive_manifold
 from tests.manifold_problems import EPS, problems
 
@@ -28,15 +28,15 @@ def test_screening_leaves_out_nothing_that_matters(spread, dtype, rtol, monkeypa
     query = (X[::5] + 0.3 * rng.standard_normal((240, 40))).astype(dtype)
     X = X.astype(dtype)
     model = ManifoldParzen(3, n_neighbors=8, noise_variance=0.1, rtol=rtol).fit(X)
-    monkeypatch.setattr(screening, "_LEAST_WORK", 0)
+    monkeypatch.setattr(marginal_screening, "_LEAST_WORK", 0)
     screened = []
-    add = pancakes.add_screened
+    add = mixture_density.add_screened
 
     def spy(*args, **kwargs):
         screened.append(args)
         add(*args, **kwargs)
 
-    monkeypatch.setattr(pancakes, "add_screened", spy)
+    monkeypatch.setattr(mixture_density, "add_screened", spy)
     ours = model.score_samples(query)
     assert screened
     expected = naive_manifold.density_along(X, model.directions_, model.variances_, query, 0.1)
@@ -50,9 +50,9 @@ def test_screening_leaves_out_nothing_that_matters(spread, dtype, rtol, monkeypa
 @pytest.mark.parametrize("share", [0.5, 1.1, 5.0])
 def test_screening_leaves_out_what_it_may(share, monkeypatch):
     """Rows around one in a few directions, where bounds are exact: below or above the margin."""
-    monkeypatch.setattr(screening, "_LEAST_WORK", 0)
-    monkeypatch.setattr(screening, "_WORTH", np.inf)
-    monkeypatch.setattr(screening, "_FEW_PAIRS", 1.0)
+    monkeypatch.setattr(marginal_screening, "_LEAST_WORK", 0)
+    monkeypatch.setattr(marginal_screening, "_WORTH", np.inf)
+    monkeypatch.setattr(marginal_screening, "_FEW_PAIRS", 1.0)
     n, n_features, rtol = 1000, 40, 0.1
     X, query = np.zeros((n, n_features)), np.zeros((50, n_features))
     around = np.random.default_rng(31).standard_normal((n - 1, 5))
@@ -73,8 +73,8 @@ def test_a_marginal_is_never_below_its_gaussian(problem, part):
     model = ManifoldParzen(q, n_neighbors=k, noise_variance=noise).fit(X)
     found = Pancakes(X, model._center, model.directions_, model.variances_, model._offsets)
     grid = Grid(np.array([model.variances_.shape[1]]), np.array([noise]))
-    basis = screening._principal_directions(found, grid)[:, : max(1, X.shape[1] // part)]
-    marginals = screening._marginals(found, slice(0, len(X)), grid, basis)
+    basis = marginal_screening._principal_directions(found, grid)[:, : max(1, X.shape[1] // part)]
+    marginals = marginal_screening._marginals(found, slice(0, len(X)), grid, basis)
     rows = marginals.rows.astype(np.float64)
     gaps = (query - model._center) @ basis - rows[:, None, -1]
     along = np.einsum("imd,ijd->imj", gaps, rows[:, :-1])
@@ -92,8 +92,8 @@ def test_a_marginal_is_never_below_its_gaussian(problem, part):
 
 def test_near_points_are_found_in_short_blocks(monkeypatch):
     """However many queries there are: a block is what Ctrl-C waits for."""
-    monkeypatch.setattr(screening, "_LEAST_WORK", 0)
-    monkeypatch.setattr(screening, "_WORTH", np.inf)
+    monkeypatch.setattr(marginal_screening, "_LEAST_WORK", 0)
+    monkeypatch.setattr(marginal_screening, "_WORTH", np.inf)
     rng = np.random.default_rng(32)
     X, query = rng.standard_normal((2500, 16)), rng.standard_normal((5000, 16))
     model = ManifoldParzen(1, n_neighbors=3, noise_variance=0.5).fit(X)
@@ -116,10 +116,10 @@ def test_near_points_are_found_in_short_blocks(monkeypatch):
 @pytest.fixture
 def only_trees(monkeypatch):
     """Have the tree taken, with leaves as small as can be, whether it pays or not."""
-    monkeypatch.setattr(pancake_tree, "_FEWEST", 1)
-    monkeypatch.setattr(pancake_tree, "_LEAF_SIZE", 16)
-    monkeypatch.setattr(pancake_tree, "_pays", lambda *args: True)
-    monkeypatch.setattr(pancakes, "_largest_norm", None)  # must not be called
+    monkeypatch.setattr(gaussian_tree, "_FEWEST", 1)
+    monkeypatch.setattr(gaussian_tree, "_LEAF_SIZE", 16)
+    monkeypatch.setattr(gaussian_tree, "_pays", lambda *args: True)
+    monkeypatch.setattr(mixture_density, "_largest_norm", None)  # must not be called
 
 
 def spiral(n, n_features, noise, seed):
@@ -211,7 +211,7 @@ def test_trees_do_not_trust_the_length_of_directions(only_trees):
 def test_a_tree_is_taken_where_kernels_are_small(n_features, dtype, monkeypatch):
     X, query = (spiral(rows, n_features, 0.003, rows).astype(dtype) for rows in (3000, 300))
     options = dict(n_neighbors=11, noise_variance=0.003**2)
-    monkeypatch.setattr(pancakes, "_largest_norm", None)  # must not be called
+    monkeypatch.setattr(mixture_density, "_largest_norm", None)  # must not be called
     model = ManifoldParzen(1, **options, n_jobs=1).fit(X)
     along = model.directions_, model.variances_
     expected = naive_manifold.density_along(X, *along, query, model.noise_variance)
@@ -226,14 +226,14 @@ def test_a_tolerance_opens_fewer_leaves(monkeypatch):
     X, query = spiral(3000, 2, 0.01, 1), spiral(300, 2, 0.01, 2)
     model = ManifoldParzen(1, n_neighbors=11, noise_variance=1e-4).fit(X)
     pairs = []
-    walk = pancake_tree.log_sums
+    walk = gaussian_tree.log_sums
 
     def counted(*args):
         found = walk(*args)
         pairs[-1] += found[1]
         return found
 
-    monkeypatch.setattr(pancake_tree, "log_sums", counted)
+    monkeypatch.setattr(gaussian_tree, "log_sums", counted)
     for rtol in (0.0, 1e-6, 1e-2):
         pairs.append(0)
         model.set_params(rtol=rtol).score_samples(query)
@@ -244,7 +244,7 @@ def test_blocks_are_taken_where_all_kernels_reach(monkeypatch):
     X, query = spiral(1000, 2, 0.01, 3), spiral(300, 2, 0.01, 4)
     model = ManifoldParzen(1, n_neighbors=11, noise_variance=1.0).fit(X)
     in_blocks = model.score_samples(query)
-    monkeypatch.setattr(pancake_tree, "_pays", lambda *args: True)
+    monkeypatch.setattr(gaussian_tree, "_pays", lambda *args: True)
     by_tree = model.score_samples(query)
     np.testing.assert_allclose(by_tree, in_blocks, rtol=0, atol=1e-12)
     assert np.any(by_tree != in_blocks)
@@ -254,31 +254,31 @@ def test_a_trial_of_trees_is_short(monkeypatch):
     """Few queries have few of them tried; two full walks cost more than four shapes in blocks."""
     X, query = spiral(1000, 2, 0.01, 7), spiral(256, 2, 0.01, 8)
     model = ManifoldParzen(1, n_neighbors=11, noise_variance=1.0).fit(X)
-    walk, walked = pancake_tree.log_sums, []
+    walk, walked = gaussian_tree.log_sums, []
 
     def spy(tree, leaves, bounds, rows, log_rtol):
         walked.extend(rows)
         return walk(tree, leaves, bounds, rows, log_rtol)
 
-    monkeypatch.setattr(pancake_tree, "log_sums", spy)
+    monkeypatch.setattr(gaussian_tree, "log_sums", spy)
     model.score_samples_grid(query, noise_variance=[1.0, 2.0, 3.0, 1e-6])
     assert len(walked) == 2 * 8
 
 
 def test_blocks_of_trees_are_short_whatever_is_left_out(only_trees, monkeypatch):
-    monkeypatch.setattr(pancake_tree, "_LONGEST", 1e7)
+    monkeypatch.setattr(gaussian_tree, "_LONGEST", 1e7)
     X = np.random.default_rng(33).standard_normal((3000, 4))
     model = ManifoldParzen(4, n_neighbors=6, noise_variance=1e-4).fit(X)
-    walk, sizes = pancake_tree.log_sums, []
+    walk, sizes = gaussian_tree.log_sums, []
 
     def spy(tree, leaves, bounds, rows, log_rtol):
         sizes.append(len(rows))
         return walk(tree, leaves, bounds, rows, log_rtol)
 
-    monkeypatch.setattr(pancake_tree, "log_sums", spy)
+    monkeypatch.setattr(gaussian_tree, "log_sums", spy)
     model.score_samples(X[:600])
     assert sum(sizes) == 600
-    pair = pancake_tree._pair_cost(4, Grid(np.array([4]), np.array([1e-4])))
+    pair = gaussian_tree._pair_cost(4, Grid(np.array([4]), np.array([1e-4])))
     assert 0.9e7 < max(sizes) * len(X) * pair <= 1e7
 
 

@@ -31,8 +31,8 @@ from threadpoolctl import threadpool_info
 from tqdm import tqdm
 
 from fastmetric import NCA, engine, nca_value_and_grad
-from fastmetric.core import pairs
-from fastmetric.core.tiles import make_points
+from fastmetric.core.pairs import dense_pairs
+from fastmetric.core.pairs.pair_tiles import make_points
 
 ROOT = Path(__file__).resolve().parents[1]
 HANGS = 120.0  # seconds after which a process counts as hanging; only a failure waits so long
@@ -67,7 +67,7 @@ def block_bits() -> str:
     """Return a digest of one block of kernel sums: the least that has nested compiled code."""
     X, _ = problem(n=200)
     whole = np.zeros(200, dtype=np.intp), np.full(200, 200, dtype=np.intp)
-    sums = pairs.symmetric_sums(make_points(X), *whole, pairs.Block(0, 200, 0, 200), 0)
+    sums = dense_pairs.symmetric_sums(make_points(X), *whole, dense_pairs.Block(0, 200, 0, 200), 0)
     return hashlib.sha256(b"".join(part.tobytes() for part in sums)).hexdigest()
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from fastmetric.core.near import list_pairs
-from fastmetric.core.stripes import few_products, weigh
-from fastmetric.learn import near, responsibilities, stripes
-from fastmetric.learn.forest import Forest
-from fastmetric.learn.near import NearPairs
-from fastmetric.learn.responsibilities import Neighbourhood, among_all, of_rows
+from fastmetric.core.pairs.neighbour_list import list_pairs
+from fastmetric.core.pairs.product_weights import few_products, weigh
+from fastmetric.learn.local_component import e_step, neighbour_list_e_step, product_e_step
+from fastmetric.learn.local_component.e_step import Neighbourhood, among_all, of_rows
+from fastmetric.learn.local_component.neighbour_list_e_step import NearPairs
+from fastmetric.learn.pair_sums.class_trees import Forest
 from tests import naive_local
 
 DTYPES = [np.float64, np.float32]
@@ -74,7 +74,7 @@ def test_clusters_far_apart_are_taken_by_differences(gap, D):
     rng = np.random.default_rng(0)
     W = rng.standard_normal((100, D))
     W[::2] += gap
-    assert not stripes.are_safe(W)
+    assert not product_e_step.are_safe(W)
     # Rows are rounded by eps times the gap when they are scaled, in every coordinate.
     slack = 4 * D * np.finfo(float).eps * gap / TOLERANCE[np.float64]
     check(among_all(W, D), W, W, np.arange(100), D, np.float64, max(slack, 1))
@@ -84,7 +84,7 @@ def test_clusters_far_apart_are_taken_by_differences(gap, D):
 def test_products_serve_many_rows_in_many_dimensions(dtype):
     rng = np.random.default_rng(0)
     W = 1.5 * rng.standard_normal((700, 40)).astype(dtype)
-    assert stripes.are_safe(W)
+    assert product_e_step.are_safe(W)
     check(among_all(W, 30), W, W, np.arange(700), 30, dtype)
 
 
@@ -92,11 +92,11 @@ def test_products_serve_many_rows_in_many_dimensions(dtype):
 def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
     W = 30 * np.random.default_rng(0).standard_normal((6000, 2)).astype(dtype)
     monkeypatch.setattr(Forest, "pays", lambda forest: True)
-    assert isinstance(responsibilities._way(W, 2, None), Forest)
+    assert isinstance(e_step._way(W, 2, None), Forest)
     found = among_all(W, 2)
     monkeypatch.undo()
     # One class: no walk over others, whose rows would all be faint.
-    assert isinstance(responsibilities._way(W, 2, None), Forest)
+    assert isinstance(e_step._way(W, 2, None), Forest)
     monkeypatch.setattr(Forest, "pays", lambda forest: False)
     expected = among_all(W, 2)
     tolerance = 1e-11 if dtype == np.float64 else 1e-3
@@ -112,7 +112,7 @@ def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
     W = 3.5 * rng.standard_normal((400, 24)).astype(dtype)
     W[1] = W[0]
     pairs = NearPairs(W, 20)
-    assert stripes.are_safe(W)
+    assert product_e_step.are_safe(W)
     assert pairs.pays()
     found = Neighbourhood(*pairs.log_sums_and_scatter())
     check(found, W, W, np.arange(400), 20, dtype)
@@ -121,7 +121,7 @@ def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("n", "side"), [(31, 1), (400, 64), (400, 200)])
 def test_near_pairs_in_any_blocks_on_any_threads(n, side, dtype, monkeypatch):
-    monkeypatch.setattr(near, "_SIDE", side)
+    monkeypatch.setattr(neighbour_list_e_step, "_SIDE", side)
     rng = np.random.default_rng(0)
     W = 3 * rng.standard_normal((n, 18)).astype(dtype)
     W[n // 2] = W[-1]  # nearest neighbours in different blocks

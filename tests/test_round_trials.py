@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from fastmetric import LatentCoincidenceAnalysis
-from fastmetric.learn.coincidence_solvers import Model
-from fastmetric.learn.round_trials import Trial, best_schedule, best_start, errors_by_round, parts
-from fastmetric.learn.rounds import State
+from fastmetric.learn.coincidence.impostor_rounds import State
+from fastmetric.learn.coincidence.likelihood_solvers import Model
+from fastmetric.learn.coincidence.trials import (
+    Trial,
+    best_schedule,
+    best_start,
+    errors_by_round,
+    parts,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:LatentCoincidence.* has not converged")
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy.special import factorial
 
 from fastmetric import kernel_sums
-from fastmetric.core.expansion import HIGHEST, log_remainder, make_series, translate
-from fastmetric.core.groups import GROUP, Rule
+from fastmetric.core.far_field.expansions import HIGHEST, log_remainder, make_series, translate
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.learn.sums import KERNELS, KernelSums
-from fastmetric.learn.totals import Totals, Walk, totals
+from fastmetric.core.walk.query_groups import GROUP, Rule
+from fastmetric.learn.kernel_sums.certified_walks import Totals, Walk, totals
+from fastmetric.learn.kernel_sums.log_sums import KERNELS, KernelSums
 from tests import naive
 
 COMPACT = [kernel for kernel in KERNELS if kernel not in ("gaussian", "exponential")]

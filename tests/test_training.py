@@ -12,10 +12,12 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from fastmetric import NCA, nca_value_and_grad
-from fastmetric.learn import ascent, batches, starts, target, training, validation
-from fastmetric.learn.linear import column_deviations, column_means
-from fastmetric.learn.mixture import Mixture
-from fastmetric.learn.objective import Objective
+from fastmetric.learn import linear_starts
+from fastmetric.learn.nca import early_stopping, penalised, training
+from fastmetric.learn.nca.class_weights import Mixture
+from fastmetric.learn.nca.objective import Objective
+from fastmetric.learn.optim import row_batches, step_rule
+from fastmetric.learn.rows import column_deviations, column_means
 from tests import naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:NCA has not converged")
@@ -51,10 +53,10 @@ def _points(draw):
 
 def _batches(name, Z, size, seed):
     """Return the batches of a sweep over projected points."""
-    return batches.make_batches(name, len(Z), lambda: Z, size, np.random.RandomState(seed))
+    return row_batches.make_batches(name, len(Z), lambda: Z, size, np.random.RandomState(seed))
 
 
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", row_batches.NAMES)
 @given(_points(), st.integers(0, 1000))
 def test_a_sweep_has_every_row_once(name, points, seed):
     split = _batches(name, *points, seed)
@@ -67,7 +69,7 @@ def test_batches_have_the_size_asked_for(points, seed):
     Z, size = points
     sizes = {
         name: np.array([len(rows) for rows in _batches(name, Z, size, seed)])
-        for name in batches.NAMES
+        for name in row_batches.NAMES
     }
     assert np.ptp(sizes["random"]) <= 1
     # round(n / size) batches: one more or less than n / size by a half at most.
@@ -95,7 +97,7 @@ def test_clusters_are_neighbours(name):
     assert within < np.var(Z, axis=0).sum() / 2
 
 
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", row_batches.NAMES)
 def test_batches_follow_the_random_state(name):
     Z = np.random.default_rng(0).standard_normal((200, 2))
     splits = [_batches(name, Z, 30, seed) for seed in (0, 0, 1)]
@@ -103,7 +105,7 @@ def test_batches_follow_the_random_state(name):
     assert not all(np.array_equal(a, b) for a, b in zip(splits[0], splits[2], strict=False))
 
 
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", row_batches.NAMES)
 def test_equal_points_are_split_like_any_others(name):
     split = _batches(name, np.full((100, 2), 0.1), 10, 0)
     assert np.array_equal(np.sort(np.concatenate(split)), np.arange(100))
@@ -165,7 +167,7 @@ def test_a_constant_feature_has_no_deviation_however_its_mean_is_rounded(n, dtyp
 def test_the_penalty_of_a_row_counts_as_variance(iris):
     X, y = iris
     problem = Objective(X, y)
-    units = target.Target((3, 4), np.array([0.0, 1.0, 1e3]), False).units(problem)
+    units = penalised.Target((3, 4), np.array([0.0, 1.0, 1e3]), False).units(problem)
     assert np.array_equal(units[0], column_deviations(X, column_means(X)))
     np.testing.assert_allclose(units[1] ** 2, X.var(0) + 1 / 150, rtol=1e-12)
     np.testing.assert_allclose(units[2] ** 2, X.var(0) + 1e3 / 150, rtol=1e-12)
@@ -179,7 +181,7 @@ def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
     slopes = rng.standard_normal((8, A.size))
     ends = []
     for scale in (1.0, 2.0**power):
-        rule, theta = ascent.Ascent(A, units), A.ravel()
+        rule, theta = step_rule.Ascent(A, units), A.ravel()
         for slope in slopes:
             theta = rule.move(theta, scale * slope, 1.0)
         ends.append(theta)
@@ -191,17 +193,17 @@ def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
 def test_no_step_is_much_longer_than_its_share_of_the_map(seed, count):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((2, 3))
-    rule, theta = ascent.Ascent(A, np.ones((2, 3))), A.ravel()
+    rule, theta = step_rule.Ascent(A, np.ones((2, 3))), A.ravel()
     for _ in range(count):
         before = theta
         theta = rule.move(theta, rng.standard_normal(6) * 10.0 ** rng.integers(-9, 9), 1.0)
         # A direction of size at most the largest gradient's over the smoothed size: 1/10 in
         # 1/100 of the squares, over what smoothing has yet to see.
-        assert np.linalg.norm(theta - before) <= 10 * ascent.RATE * np.linalg.norm(A)
+        assert np.linalg.norm(theta - before) <= 10 * step_rule.RATE * np.linalg.norm(A)
 
 
 def test_no_gradient_no_step():
-    rule, theta = ascent.Ascent(np.eye(2), np.ones((2, 2))), np.eye(2).ravel()
+    rule, theta = step_rule.Ascent(np.eye(2), np.ones((2, 2))), np.eye(2).ravel()
     for _ in range(3):
         assert np.array_equal(rule.move(theta, np.zeros(4), 1.0), theta)
 
@@ -220,7 +222,7 @@ def test_stochastic_steps_come_near_lbfgs(load, d):
     assert found.history_["evaluations"][-1] == 500
 
 
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", row_batches.NAMES)
 def test_mini_batches_learn(name, wine):
     nca = NCA(2, solver="minibatch", batches=name, batch_size=60, max_iter=15, random_state=0)
     nca.fit(*wine)
@@ -249,7 +251,7 @@ def test_same_bits_for_any_number_of_threads(solver, kernel):
         assert other.objective_ == fits[0].objective_
 
 
-@pytest.mark.parametrize("name", batches.NAMES)
+@pytest.mark.parametrize("name", row_batches.NAMES)
 @pytest.mark.parametrize("y", [[0, 1], [0, 1, 1], [0, 0, 1, 2], [0, 0, 0, 0, 0, 1]])
 def test_a_handful_of_rows_works(y, name):
     X = np.random.default_rng(0).standard_normal((len(y), 3))
@@ -326,7 +328,7 @@ def test_a_share_is_learnt_by_batches_too(solver, wine):
 def test_a_learnt_share_never_reaches_an_end(logit, wine):
     X, y = wine
     problem = Objective(X, y, mixture=Mixture("biweight", background=True))
-    one = target.Target((2, 13), np.zeros(2), learns_beta=True)
+    one = penalised.Target((2, 13), np.zeros(2), learns_beta=True)
     theta = np.append(np.eye(2, 13).ravel() / 3, logit)
     assert 0 < one.split(theta)[1] < 1
     found = one.evaluate(problem, theta)
@@ -362,7 +364,7 @@ def test_only_a_start_beyond_the_reach_of_most_rows_is_rescaled(scale, iris):
     s = naive.sq_distances(X @ A.T, X @ A.T)
     np.fill_diagonal(s, np.inf)
     lonely = s.min(axis=1) >= 1
-    found = starts.within_reach(A, problem)
+    found = linear_starts.within_reach(A, problem)
     if np.mean(lonely) < 0.4:
         assert found is A
     elif np.mean(lonely) > 0.6:
@@ -445,7 +447,7 @@ def test_annealing_leaves_a_map_of_all_features_alone(iris):
 def test_every_class_is_held_out_in_the_same_share(labels, fraction, seed, part):
     y = np.array(labels)
     rows = np.arange(0, len(y), 2 if part else 1)
-    learnt, kept = validation.held_out(rows, y, fraction, np.random.RandomState(seed))
+    learnt, kept = early_stopping.held_out(rows, y, fraction, np.random.RandomState(seed))
     assert np.array_equal(np.sort(np.concatenate([learnt, kept])), rows)
     assert np.array_equal(np.unique(y[learnt]), np.unique(y[rows]))
     assert len(kept) > 0 or np.bincount(y[rows]).max() == 1
@@ -462,7 +464,7 @@ def test_the_map_with_the_best_score_is_kept(solver, variant, wine):
     nca = NCA(3, random_state=0, **options, **variant).fit(X, y)
     scores = nca.history_["validation"]
     assert {len(figures) for figures in nca.history_.values()} == {nca.n_iter_ + 1}
-    learnt, kept = validation.held_out(np.arange(len(y)), y, 0.3, np.random.RandomState(0))
+    learnt, kept = early_stopping.held_out(np.arange(len(y)), y, 0.3, np.random.RandomState(0))
     shape = dict(kernel=nca.kernel, background=nca.background_ is not None)
     twin = naive.ClassDensities(
         nca.components_, X[learnt], y[learnt], beta=nca.background_, **shape
@@ -620,7 +622,7 @@ def test_an_interruption_while_annealing_ends_the_fit(solver, wine, monkeypatch)
 
 
 def test_the_last_interruption_wins_over_the_last_score(iris, monkeypatch):
-    judge, calls = validation.Validation.judge, []
+    judge, calls = early_stopping.Validation.judge, []
 
     def interrupted(self, *args):
         calls.append(1)
@@ -628,7 +630,7 @@ def test_the_last_interruption_wins_over_the_last_score(iris, monkeypatch):
             raise KeyboardInterrupt
         judge(self, *args)
 
-    monkeypatch.setattr(validation.Validation, "judge", interrupted)
+    monkeypatch.setattr(early_stopping.Validation, "judge", interrupted)
     nca = NCA(2, init="pca", early_stopping=True, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         nca.fit(*iris)

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fastmetric import nca_value_and_grad
-from fastmetric.learn.mixture import Mixture
-from fastmetric.learn.objective import Objective
+from fastmetric.learn.nca.class_weights import Mixture
+from fastmetric.learn.nca.objective import Objective
 from tests import naive
 from tests.strategies import Problem, problems
 from tests.test_objective import EPS, exponent_error

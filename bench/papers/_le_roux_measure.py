@@ -18,7 +18,7 @@ from bench._setup import clock
 from bench.papers._le_roux_data import CLUSTERS, Clusters, Parts, noisy
 from bench.papers._le_roux_rows import FIGURE_5, PUBLISHED_ROWS, Row
 from fastmetric import LocalComponentAnalysis
-from fastmetric.learn.local_nu import best_nu, gaussian_nu, range_of_nu
+from fastmetric.learn.local_component.penalty_choice import best_nu, gaussian_nu, range_of_nu
 
 _CONTRASTS = ("logcosh", "exp", "cube")
 _NEIGHBORS = 10  # of the graph that is cut: our choice, see _le_roux_data

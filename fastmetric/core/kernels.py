@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import overload
 
 from fastmetric._jit import compiled
-from fastmetric.core.exp import exp
+from fastmetric.core.vector.exp import exp
 
 GAUSSIAN = 0  # exp(-s)
 BIWEIGHT = 1  # (1 - s)^2

@@ -1,0 +1,186 @@
+"""The command line: `fastmetric demo`, `fastmetric fit`, `fastmetric transform`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import joblib
+from sklearn.exceptions import ConvergenceWarning
+
+from fastmetric import NCA, __version__
+from fastmetric.cli.tables import TableError, read_table, write_rows
+
+_EPILOG = """examples:
+  fastmetric demo
+  fastmetric fit iris.csv --target species --components 2 --out iris.joblib
+  fastmetric transform iris.joblib iris.csv --out projected.csv
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (TableError, ValueError, TypeError, ImportError, OSError) as error:
+        print(f"fastmetric {options.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"fastmetric {options.command}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser with its three commands."""
+    parser = argparse.ArgumentParser(
+        prog="fastmetric",
+        description="Learn a metric from labelled data: rows of one class end up close together.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"fastmetric {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_demo(commands)
+    _add_fit(commands)
+    _add_transform(commands)
+    return parser
+
+
+def _add_command(commands: Any, name: str, run: Callable[[Any], None], text: str) -> Any:
+    """Add a command with its help text; return its parser."""
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_demo(commands: Any) -> None:
+    """Add the command `demo`."""
+    demo = _add_command(
+        commands,
+        "demo",
+        _demo,
+        "learn a 2-D metric on scikit-learn's digits, compare it with PCA, draw a picture",
+    )
+    demo.add_argument(
+        "--out",
+        type=Path,
+        default=Path("fastmetric-demo.png"),
+        metavar="PICTURE",
+        help="where the picture goes (default: %(default)s)",
+    )
+
+
+def _add_fit(commands: Any) -> None:
+    """Add the command `fit`."""
+    fit = _add_command(commands, "fit", _fit, "learn a metric (NCA) from a file and save the model")
+    fit.add_argument("data", type=Path, metavar="DATA", help=".csv with a header, .npz or .npy")
+    fit.add_argument(
+        "--target",
+        required=True,
+        metavar="COLUMN",
+        help="the class of each row: a column's name (.csv), an array's name (.npz), "
+        "or a column's number from 0, negative from the end",
+    )
+    fit.add_argument(
+        "--components",
+        type=int,
+        default=2,
+        metavar="D",
+        help="dimension of the projected space (default: %(default)s)",
+    )
+    fit.add_argument("--out", type=Path, required=True, metavar="MODEL", help="a .joblib file")
+    fit.add_argument("--init", default="auto", help="auto, rca, lda, pca, identity or random")
+    fit.add_argument("--alpha", type=float, default=0.0, help="weight of the penalty on the map")
+    fit.add_argument("--max-iter", type=int, default=50, help="iterations (default: %(default)s)")
+    fit.add_argument("--jobs", type=int, default=None, help="threads (default: all cores)")
+    fit.add_argument("--quiet", action="store_true", help="no line per iteration")
+
+
+def _add_transform(commands: Any) -> None:
+    """Add the command `transform`."""
+    transform = _add_command(
+        commands, "transform", _transform, "project the rows of a file with a saved model"
+    )
+    transform.add_argument("model", type=Path, metavar="MODEL", help="made by `fastmetric fit`")
+    transform.add_argument(
+        "data", type=Path, metavar="DATA", help="as in fit; the target may be missing"
+    )
+    transform.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help=".csv, .npz or .npy"
+    )
+
+
+def _fit(options: Any) -> None:
+    """Fit NCA on a file and save it with what `transform` must know of the file."""
+    if options.out.suffix != ".joblib":
+        raise ValueError(f"--out {options.out} should end in .joblib")
+    table = read_table(options.data, options.target)
+    assert table.y is not None
+    nca = NCA(
+        options.components,
+        init=options.init,
+        alpha=options.alpha,
+        max_iter=options.max_iter,
+        n_jobs=options.jobs,
+        verbose=0 if options.quiet else 1,
+    )
+    began, interrupted = time.perf_counter(), False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            nca.fit(table.X, table.y)
+    except KeyboardInterrupt:
+        if not hasattr(nca, "components_"):
+            raise
+        interrupted = True
+    seconds = time.perf_counter() - began
+    joblib.dump({"model": nca, "features": table.names, "target": options.target}, options.out)
+    rows, features = table.X.shape
+    print(
+        f"{rows} rows, {features} features, {len(nca.classes_)} classes: mean probability of the "
+        f"right class {nca.objective_:.4f} after {nca.n_iter_} iterations, {seconds:.1f} s\n"
+        f"saved to {options.out}"
+    )
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _transform(options: Any) -> None:
+    """Project a file with a saved model."""
+    try:
+        saved = joblib.load(options.model)
+        model, features, target = saved["model"], saved["features"], saved["target"]
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise TableError(f"{options.model} is not a model saved by `fastmetric fit`") from error
+    table = read_table(options.data, target, target_required=False)
+    if features != table.names:
+        raise TableError(
+            f"{options.data} has the columns {_listing(table.names)}; "
+            f"the model was fitted on {_listing(features)}"
+        )
+    Z = model.transform(table.X)
+    write_rows(options.out, Z, model.get_feature_names_out())
+    print(f"{len(Z)} rows projected to {Z.shape[1]} dimensions: {options.out}")
+
+
+def _listing(names: list[str] | None) -> str:
+    """Return names for a message."""
+    if names is None:
+        return "(unnamed)"
+    return ", ".join(names[:8]) + (f", … ({len(names)} in all)" if len(names) > 8 else "")
+
+
+def _demo(options: Any) -> None:
+    """Run the demonstration on digits."""
+    from fastmetric.cli.demo import run
+
+    run(options.out)

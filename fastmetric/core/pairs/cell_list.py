@@ -1,0 +1,250 @@
+"""Class sums and pulls of the biweight kernel, over the pairs within its reach alone.
+
+Points of one to three dimensions lie in lanes: rods with a square cross-section of CELL, in which
+they are sorted along x (in the plane strips; on the line there is one). A few neighbours in a
+lane see, of every lane within reach, one contiguous range; these are copied side by side, and
+each row goes over them for itself, so that no two rows write to the same place.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric._jit import borrowed, compiled, exact_order
+from fastmetric.core.kernels import BIWEIGHT, smooth_fall, smooth_value
+
+# The side of a cell, where the reach is 1. A power of two, so that a cell's number is exact, and
+# so many lanes at most are within reach of another.
+CELL = 0.25
+_MOST = int(2 / CELL + 3) ** 2
+GROUP = 24  # rows that look together, at most
+_NEAR = 576  # points that they look at together, summed in the precision of the points
+
+# The rows of a table: coordinates, what the kernel counts for, the class; what a point pulls with,
+# within its class and outside; and the third coordinate.
+ROWS = X, Y, WEIGHT, LABEL, OWN, OTHER, Z = range(7)
+COORDINATES = X, Y, Z
+
+
+class Lanes(NamedTuple):
+    """Points, one lane after the other."""
+
+    table: np.ndarray  # (7, n), in the precision of the points; x rises in a lane
+    solid: bool | None  # None: all z are 0. Loops are compiled for either
+    starts: np.ndarray  # (k + 1,): lane l is starts[l]:starts[l + 1]
+    lower: np.ndarray  # (k, 2): the boxes of the lanes' points, in y and z, float64
+    upper: np.ndarray
+    cells: np.ndarray  # (k,): the lanes' cells in z, rising within a slab
+    slabs: np.ndarray  # (s + 1,): the lanes slabs[b]:slabs[b + 1] have their cell in y in common
+    slab_cells: np.ndarray  # (s,): that cell, rising
+    groups: np.ndarray  # (g + 1,): the rows groups[g]:groups[g + 1] of a lane look together
+    lane_of: np.ndarray  # (g,): that lane
+
+
+class _Nearby(NamedTuple):
+    """The points that a group looks at: where they are, and copies of some of them."""
+
+    ranges: np.ndarray  # (r, 2): what is not copied yet are points ranges[k, 0] to ranges[k, 1]
+    table: np.ndarray  # (rows of a table, _NEAR)
+    pieces: np.ndarray  # (r, 3): points pieces[k, 0] to pieces[k, 1] are copied to pieces[k, 2]
+
+
+@compiled
+def _nearby(ref, last):
+    """Return memory for the rows of tables up to `last`, or for all rows of solid ones."""
+    rows = last + 1 if ref.solid is None else Z + 1
+    table = np.empty((rows, _NEAR), ref.table.dtype)
+    return _Nearby(np.empty((_MOST, 2), np.int64), table, np.empty((_MOST, 3), np.int64))
+
+
+@exact_order
+def _bisect(x, lo, hi, origin, least):
+    """Return the first place in lo:hi, where x rises, with x - origin >= least; hi: none."""
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if np.float64(x[middle]) - origin < least:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+@exact_order
+def _look(query, g, ref, ranges):
+    """Write the ranges of points within reach of the group g into `ranges`; return their number.
+
+    Rounding included: no pair is left out whose squared distance comes out below 1.
+    """
+    x, lane = query.table[X], query.lane_of[g]
+    low, high = query.lower[lane], query.upper[lane]
+    left, right = np.float64(x[query.groups[g]]), np.float64(x[query.groups[g + 1] - 1])
+    sq_reach = 1 + 8 * np.float64(np.finfo(x.dtype).eps)
+    reach, count, x = np.sqrt(sq_reach), 0, ref.table[X]
+    for slab in range(
+        np.searchsorted(ref.slab_cells, np.floor((low[0] - reach) / CELL)),
+        np.searchsorted(ref.slab_cells, np.floor((high[0] + reach) / CELL), side="right"),
+    ):
+        first, last = ref.slabs[slab], ref.slabs[slab + 1]
+        cells = ref.cells[first:last]
+        for at in range(
+            first + np.searchsorted(cells, np.floor((low[1] - reach) / CELL)),
+            first + np.searchsorted(cells, np.floor((high[1] + reach) / CELL), side="right"),
+        ):
+            room = sq_reach
+            for k in range(2):
+                gap = max(0.0, ref.lower[at, k] - high[k], low[k] - ref.upper[at, k])
+                room -= gap * gap
+            if room <= 0:
+                continue
+            width = np.sqrt(room)
+            start = _bisect(x, ref.starts[at], ref.starts[at + 1], left, -width)
+            stop = _bisect(x, start, ref.starts[at + 1], right, width)
+            if start < stop:
+                ranges[count, 0], ranges[count, 1] = start, stop
+                count += 1
+    return count
+
+
+@compiled
+def pairs_in_reach(query, ref, groups):
+    """Return how many pairs each of the given groups would look at."""
+    query, ref = borrowed((query, ref))
+    ranges, pairs = np.empty((_MOST, 2), np.int64), np.zeros(groups.size, np.int64)
+    for k in range(groups.size):
+        g = groups[k]
+        for r in range(_look(query, g, ref, ranges)):
+            pairs[k] += ranges[r, 1] - ranges[r, 0]
+        pairs[k] *= query.groups[g + 1] - query.groups[g]
+    return pairs
+
+
+@compiled
+def _copy(ref, nearby, r, count):
+    """Copy points of the ranges r:count side by side, as many as there is room for.
+
+    They are taken off the ranges. Returns how many, in how many pieces, and the next range.
+    """
+    ranges, table, pieces = nearby
+    used = k = 0
+    while r < count and used < _NEAR:
+        start = ranges[r, 0]
+        stop = min(ranges[r, 1], start + _NEAR - used)
+        for row in range(table.shape[0]):
+            source, to = ref.table[row, start:stop], table[row, used:]
+            for j in range(source.size):
+                to[j] = source[j]
+        pieces[k, 0], pieces[k, 1], pieces[k, 2] = start, stop, used
+        used += stop - start
+        k += 1
+        ranges[r, 0] = stop
+        r += stop == ranges[r, 1]
+    return used, k, r
+
+
+@compiled
+def _found(place, pieces):
+    """Return where a point was copied to; -1: nowhere."""
+    for k in range(len(pieces)):
+        if pieces[k, 0] <= place < pieces[k, 1]:
+            return pieces[k, 2] + place - pieces[k, 0]
+    return -1
+
+
+@compiled
+def _heights(solid, table):
+    """Return the z of a table; None in a plane."""
+    return None if solid is None else table[Z]
+
+
+@compiled
+def lane_sums(query, ref, selves, first, last, out):
+    """Sum the kernels of the rows of the groups first:last, over their class and over the others.
+
+    Row i is itself the point selves[i], left out (-1: none). Added to `out` (2, n). Returns how
+    many pairs were looked at.
+    """
+    query, ref, selves, out = borrowed((query, ref, selves, out))
+    nearby, pairs = _nearby(ref, LABEL), 0
+    weights, zs = nearby.table[WEIGHT], _heights(ref.solid, nearby.table)
+    for g in range(first, last):
+        r, count = 0, _look(query, g, ref, nearby.ranges)
+        while r < count:
+            used, k, r = _copy(ref, nearby, r, count)
+            for i in range(query.groups[g], query.groups[g + 1]):
+                itself = _found(selves[i], nearby.pieces[:k])
+                weight = weights[itself]  # of the last place for -1, which keeps it
+                if itself >= 0:
+                    weights[itself] = 0
+                own, other = _class_sums(query.table[:, i], nearby.table, zs, used)
+                weights[itself] = weight
+                out[0, i] += own
+                out[1, i] += other
+                pairs += used
+    return pairs
+
+
+@compiled
+def _class_sums(row, table, zs, used):
+    """Return a row's sums of weights times kernels over points of its class, and of others."""
+    x, y, z, label = row[X], row[Y], row[Z], row[LABEL]
+    xs, ys, weights, labels = table[X], table[Y], table[WEIGHT], table[LABEL]
+    own = other = zero = table.dtype.type(0)
+    for j in range(used):
+        s = (x - xs[j]) * (x - xs[j]) + (y - ys[j]) * (y - ys[j])
+        if zs is not None:
+            s += (z - zs[j]) * (z - zs[j])
+        k = weights[j] * smooth_value(BIWEIGHT, s)
+        # Both at once: a choice for each sum by itself would not be vectorised.
+        to_own, to_other = (k, zero) if labels[j] == label else (zero, k)
+        own += to_own
+        other += to_other
+    return own, other
+
+
+@compiled
+def lane_pulls(query, ref, first, last, out):
+    """Add what is pulled to the rows of the groups first:last [CCK-6] to `out` (3, n).
+
+    The weight of a pair is -k'(s_ij) (p_i w_j + p_j w_i), w the points' weights, p what they pull
+    with within their class or outside; the pull is that times the difference of i and j.
+    """
+    query, ref, out = borrowed((query, ref, out))
+    nearby = _nearby(ref, OTHER)
+    zs = _heights(ref.solid, nearby.table)
+    for g in range(first, last):
+        r, count = 0, _look(query, g, ref, nearby.ranges)
+        while r < count:
+            used, _, r = _copy(ref, nearby, r, count)
+            for i in range(query.groups[g], query.groups[g + 1]):
+                pulls = _pulls(query.table[:, i], nearby.table, zs, used)
+                for k in range(3):
+                    out[k, i] += pulls[k]
+
+
+@compiled
+def _pulls(row, table, zs, used):
+    """Return what points pull a row with, along x, y and z."""
+    x, y, z, label = row[X], row[Y], row[Z], row[LABEL]
+    my_weight, my_own, my_other = row[WEIGHT], row[OWN], row[OTHER]
+    xs, ys, weights, labels = table[X], table[Y], table[WEIGHT], table[LABEL]
+    own, other = table[OWN], table[OTHER]
+    sum_x = sum_y = sum_z = table.dtype.type(0)
+    for j in range(used):
+        dx, dy = x - xs[j], y - ys[j]
+        s = dx * dx + dy * dy
+        if zs is not None:
+            dz = z - zs[j]
+            s += dz * dz
+        its_own, its_other = own[j], other[j]  # both are read: no branch is left then
+        if labels[j] == label:
+            my, its = my_own, its_own
+        else:
+            my, its = my_other, its_other
+        w = smooth_fall(BIWEIGHT, s) * (my * weights[j] + its * my_weight)
+        sum_x += w * dx
+        sum_y += w * dy
+        if zs is not None:
+            sum_z += w * dz
+    return sum_x, sum_y, sum_z

@@ -1,0 +1,140 @@
+"""What a sum over a node needs to know of its points: weight, centre, spread, moments."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric._jit import borrowed, compiled
+from fastmetric.core.far_field.evaluation import TAYLOR, add_moments, fill, scratch_rows
+from fastmetric.core.far_field.expansions import add_shifted_moments
+
+WIDEST = 3.0  # a series is not worth having around a node of a larger radius, in h
+
+
+class Nodes(NamedTuple):
+    """Weighted summaries of the m nodes of a tree, float64."""
+
+    weights: np.ndarray  # (m,)
+    centers: np.ndarray  # (m, d), weighted centroids
+    scatters: np.ndarray  # (m,): sum w |x - c|^2
+    radii: np.ndarray  # (m,): an upper bound of |x - c|
+    offsets: np.ndarray  # (m,): an upper bound of the rounding of the centre
+    coefficients: np.ndarray  # (m, C) of the series [SUM-6]; C = 0: none
+
+
+def empty_nodes(m: int, d: int, n_coefficients: int) -> Nodes:
+    """Return memory for the summaries of m nodes."""
+    return Nodes(
+        np.empty(m),
+        np.empty((m, d)),
+        np.empty(m),
+        np.empty(m),
+        np.empty(m),
+        np.empty((m, n_coefficients)),
+    )
+
+
+@compiled
+def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
+    """Fill in the summaries of the nodes first:last; the children of none of them lie outside.
+
+    From the leaves up: children come after their parents.
+    """
+    tree, point_weights, series, nodes = borrowed((tree, point_weights, series, nodes))
+    u = np.empty(tree.rows.shape[1])
+    for node in range(last - 1, first - 1, -1):
+        _locate(tree, point_weights, nodes, node)
+        if nodes.coefficients.shape[1] == 0:
+            continue
+        coefficients = nodes.coefficients[node]
+        coefficients[:] = 0
+        if nodes.radii[node] * inverse_h > WIDEST:
+            coefficients[0] = nodes.weights[node]  # the centroid
+            continue
+        child = tree.children[node]
+        if child < 0:
+            start, stop = tree.starts[node], tree.stops[node]
+            v = around(tree, node, nodes.centers[node], inverse_h)
+            scratch = np.empty((scratch_rows(series), v.shape[1]))
+            fill(series, series.degree, v, TAYLOR, scratch)
+            weights = point_weights[start:stop]
+            add_moments(series, series.degree, weights, TAYLOR, scratch, coefficients)
+        else:
+            for at in (child, child + 1):
+                for k in range(u.size):
+                    u[k] = (nodes.centers[at, k] - nodes.centers[node, k]) * inverse_h
+                add_shifted_moments(series, nodes.coefficients[at], u, coefficients)
+
+
+@compiled
+def around(tree, node, center, inverse_h):
+    """Return the points of a node around a centre (d,), in units of h (d, m), float64."""
+    start, stop = tree.starts[node], tree.stops[node]
+    v = np.empty((center.size, stop - start))
+    for k in range(center.size):
+        for i in range(start, stop):
+            v[k, i - start] = (tree.rows[i, k] - center[k]) * inverse_h
+    return v
+
+
+@compiled
+def _locate(tree, point_weights, nodes, node):
+    """Fill in weight, centre, scatter and radius of one node from its points or children."""
+    start, stop = tree.starts[node], tree.stops[node]
+    center = nodes.centers[node]
+    d, child = center.size, tree.children[node]
+    center[:] = 0
+    if child < 0:
+        weight = 0.0
+        for i in range(start, stop):
+            weight += point_weights[i]
+            for k in range(d):
+                center[k] += point_weights[i] * (tree.rows[i, k] - tree.lower[node, k])
+        for k in range(d):
+            center[k] = tree.lower[node, k] + center[k] / weight
+    else:
+        left, right = nodes.weights[child], nodes.weights[child + 1]
+        weight = left + right
+        for k in range(d):
+            a, b = nodes.centers[child, k], nodes.centers[child + 1, k]
+            center[k] = a + (b - a) * (right / weight)
+    nodes.weights[node] = weight
+    scatter, farthest = 0.0, 0.0
+    if child < 0:
+        for i in range(start, stop):
+            sq = 0.0
+            for k in range(d):
+                gap = tree.rows[i, k] - center[k]
+                sq += gap * gap
+            scatter += point_weights[i] * sq
+            farthest = max(farthest, sq)
+        farthest = np.sqrt(farthest)
+    else:
+        for at in (child, child + 1):
+            sq = 0.0
+            for k in range(d):
+                gap = nodes.centers[at, k] - center[k]
+                sq += gap * gap
+            scatter += nodes.scatters[at] + nodes.weights[at] * sq
+            farthest = max(farthest, nodes.radii[at] + np.sqrt(sq))
+        farthest = min(farthest, _corner_distance(tree, node, center))
+        # Never below its children's: a node has a series only if both of them have one.
+        farthest = max(farthest, nodes.radii[child], nodes.radii[child + 1])
+    largest = 0.0
+    for k in range(d):
+        largest = max(largest, abs(tree.lower[node, k]), abs(tree.upper[node, k]))
+    nodes.offsets[node] = 1e-15 * largest * np.sqrt(d)  # at most four roundings a coordinate
+    nodes.scatters[node] = scatter
+    nodes.radii[node] = farthest * (1 + 1e-12)  # an upper bound, whatever the rounding
+
+
+@compiled
+def _corner_distance(tree, node, center):
+    """Return the distance of the centre to the farthest corner of the box."""
+    sq = 0.0
+    for k in range(center.size):
+        gap = max(tree.upper[node, k] - center[k], center[k] - tree.lower[node, k])
+        sq += gap * gap
+    return np.sqrt(sq)

@@ -1,0 +1,278 @@
+"""The pair scatter [CCK-6] of a group of rows over trees: the gradient of the sums.
+
+The path is that of `core.sums`, and a node is scattered in the way it was summed: pair by
+pair, by its series (the centroid is one of degree 1), or by a crowd's polynomial. A constant
+pulls as the centroid, or nothing if it is as good as nothing. What a group or a crowd gives to a
+node is gathered as the adjoint of the node's coefficients, handed down the tree in the end, and
+turned into pulls at the points of the leaves. So the result is the derivative of the sums as
+they were approximated, constants aside.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric._jit import borrowed, compiled
+from fastmetric.core.far_field.evaluation import (
+    HERMITE,
+    TAYLOR,
+    add_moments,
+    contracted,
+    fill,
+    half_sq_norms,
+    scratch_rows,
+)
+from fastmetric.core.far_field.expansions import add_shifted_moments, hand_down, translate
+from fastmetric.core.kernels import GAUSSIAN, smooth_fall
+from fastmetric.core.tree.node_moments import around
+from fastmetric.core.vector.exp import exp
+from fastmetric.core.walk.query_cells import halves, make_crowds
+from fastmetric.core.walk.query_groups import distance_tile, make_group, place
+
+
+class Sources(NamedTuple):
+    """What rows scatter with: a pair weighs strength_i w_j -k'(s_ij) / exp(log_total_i)."""
+
+    log_totals: np.ndarray  # (m,)
+    strengths: np.ndarray  # (m,)
+
+
+class Pulling(NamedTuple):
+    """What the queries of a group scatter with, and what comes back to them."""
+
+    lifts: np.ndarray  # (m,): minus their log totals
+    powers: np.ndarray  # (m,): their strengths
+    mine: np.ndarray  # (m, d), added to in place
+
+
+class Targets(NamedTuple):
+    """What is scattered to; added to in place."""
+
+    queries: np.ndarray  # (m, d)
+    points: np.ndarray  # (d, N)
+    adjoints: np.ndarray  # of the nodes' coefficients
+
+
+@compiled
+def pull_groups(queries, ref, cols, rule, sources, targets, first, counts, visits, kept):
+    """Scatter the groups from `first` on along their paths; `cols` (d, N) are the points."""
+    queries, ref, cols, sources = borrowed((queries, ref, cols, sources))
+    targets, visits, kept = borrowed((targets, visits, kept))
+    crowds = make_crowds(queries, first, first + len(kept), counts.size > len(kept))
+    moments, used = _gather(queries, ref, rule, sources, crowds), 0
+    for c in range(counts.size):
+        path = visits[used : used + counts[c]]
+        used += counts[c]
+        if crowds.lasts[c] - crowds.firsts[c] > 1:
+            _pull_crowd(crowds.centers[c], ref, rule, moments[c], path, targets)
+            continue
+        g = crowds.firsts[c]
+        start, stop = queries.starts[g], queries.stops[g]
+        pulling = Pulling(
+            -sources.log_totals[start:stop],
+            sources.strengths[start:stop],
+            targets.queries[start:stop],
+        )
+        group = make_group(queries, crowds, c, ref)
+        if moments.size > 0 and np.any(kept[g - first]):
+            _pull_local(group, ref, rule, crowds.centers[c], kept[g - first], pulling)
+        _pull_group(group, ref, cols, rule, pulling, path, targets)
+
+
+@compiled
+def _pull_crowd(center, ref, rule, moments, path, targets):
+    """Scatter a crowd to the nodes that it took in."""
+    moments, inverse_h = borrowed(moments), np.sqrt(2 * rule.factor)
+    for visit in path:
+        node, degree = visit[0], visit[1]
+        if degree > 0:
+            v = (ref.nodes.centers[node] - center) * inverse_h
+            translate(ref.series, degree, moments, v, targets.adjoints[node])
+
+
+@compiled
+def _pull_group(group, ref, cols, rule, pulling, path, targets):
+    """Scatter a group to the nodes and leaves of its own path."""
+    group = borrowed(group)
+    for visit in path:
+        node, degree = visit[0], visit[1]
+        if degree > 0:
+            _pull_field(group, ref, rule, node, degree, pulling, targets.adjoints[node])
+        elif degree == 0:
+            _pull_leaf(group, ref, cols, rule, node, pulling, targets.points)
+
+
+@compiled
+def _gather(queries, ref, rule, sources, crowds):
+    """Return the moments of the strengths around the middle of every crowd; none if not needed."""
+    count, size = crowds.firsts.size, ref.nodes.coefficients.shape[1]
+    if size == 0 or crowds.levels[count - 1] == 0:
+        return np.empty((0, 0))
+    moments, series, inverse_h = np.zeros((count, size)), ref.series, np.sqrt(2 * rule.factor)
+    for c in range(count - 1, -1, -1):
+        if crowds.lasts[c] - crowds.firsts[c] > 1:
+            for half in halves(crowds, c):
+                step = (crowds.centers[half] - crowds.centers[c]) * inverse_h
+                add_shifted_moments(series, moments[half], step, moments[c])
+            continue
+        group = make_group(queries, crowds, c, ref)
+        g = crowds.firsts[c]
+        start, stop = queries.starts[g], queries.stops[g]
+        weights = _weights(-sources.log_totals[start:stop], sources.strengths[start:stop])
+        place(group, rule, crowds.centers[c])
+        fill(series, series.degree, group.v, TAYLOR, group.scratch)
+        add_moments(series, series.degree, weights, TAYLOR, group.scratch, moments[c])
+    return moments
+
+
+@compiled
+def _weights(lifts, powers):
+    """Return powers exp(lifts), 0 where the power is."""
+    weights = np.zeros(powers.size)
+    for i in range(powers.size):
+        if powers[i] != 0:
+            weights[i] = powers[i] * exp(lifts[i])
+    return weights
+
+
+@compiled
+def _pull_local(group, ref, rule, center, local, pulling):
+    """Scatter to the queries what came to them from crowds: minus the slope of the polynomial."""
+    place(group, rule, center)
+    weights, h = _weights(pulling.lifts, pulling.powers), 1 / np.sqrt(2 * rule.factor)
+    series, mine = ref.series, pulling.mine
+    fill(series, series.degree, group.v, TAYLOR, group.scratch)
+    for k in range(mine.shape[1]):
+        slopes = contracted(series, series.degree, local, TAYLOR, k, group.scratch)
+        for i in range(weights.size):
+            mine[i, k] -= h * weights[i] * slopes[i]
+
+
+@compiled
+def _pull_field(group, ref, rule, node, degree, pulling, adjoint):
+    """Scatter a node by its series: w (q - x) = h w times minus the derivative in q / h."""
+    place(group, rule, ref.nodes.centers[node])
+    lifts, powers, mine = pulling
+    weights = np.empty(powers.size)
+    exponents = half_sq_norms(group.v, group.scratch)
+    for i in range(powers.size):
+        weights[i] = powers[i] * exp(lifts[i] - exponents[i])
+    h = 1 / np.sqrt(2 * rule.factor)
+    series, coefficients = ref.series, ref.nodes.coefficients[node]
+    fill(series, degree + 1, group.v, HERMITE, group.scratch)
+    for k in range(mine.shape[1]):
+        slopes = contracted(series, degree, coefficients, HERMITE, k, group.scratch)
+        for i in range(powers.size):
+            mine[i, k] += h * weights[i] * slopes[i]
+    add_moments(series, degree, weights, HERMITE, group.scratch, adjoint)
+
+
+@compiled
+def _pull_leaf(group, ref, cols, rule, node, pulling, at_points):
+    """Scatter a leaf pair by pair, four rows at a time to reuse what is loaded."""
+    lifts, powers, mine = pulling
+    start, stop = ref.tree.starts[node], ref.tree.stops[node]
+    tile = distance_tile(group, ref, start, stop)
+    kind, n = tile.dtype.type, stop - start
+    live, count = np.empty(powers.size, np.int64), 0
+    for i in range(powers.size):
+        lift, power, weights = kind(lifts[i]), kind(powers[i]), ref.point_weights[start:stop]
+        if power != 0 and _weigh(rule, lift, power, weights, tile[i, :n]) != 0:
+            live[count] = i
+            count += 1
+    fours = count // 4 * 4
+    for k in range(cols.shape[0]):
+        col, out, z = cols[k, start:stop], at_points[k, start:stop], group.cols[k]
+        for at in range(0, fours, 4):
+            a, b, c, d = live[at], live[at + 1], live[at + 2], live[at + 3]
+            sums = _pull_four(
+                (tile[a, :n], tile[b, :n], tile[c, :n], tile[d, :n]),
+                (kind(z[a]), kind(z[b]), kind(z[c]), kind(z[d])),
+                col,
+                out,
+            )
+            mine[a, k] += sums[0]
+            mine[b, k] += sums[1]
+            mine[c, k] += sums[2]
+            mine[d, k] += sums[3]
+        for at in range(fours, count):
+            i = live[at]
+            mine[i, k] += _pull_one(tile[i, :n], kind(z[i]), col, out)
+
+
+@compiled
+def _pull_four(weights, z, col, out):
+    """Take four rows' pulls w (z - col) from `out` (n,); return the sum of each row's."""
+    w0, w1, w2, w3 = weights
+    z0, z1, z2, z3 = z
+    sum0 = sum1 = sum2 = sum3 = col.dtype.type(0)
+    for j in range(col.size):
+        t0 = w0[j] * (z0 - col[j])
+        t1 = w1[j] * (z1 - col[j])
+        t2 = w2[j] * (z2 - col[j])
+        t3 = w3[j] * (z3 - col[j])
+        sum0 += t0
+        sum1 += t1
+        sum2 += t2
+        sum3 += t3
+        out[j] -= (t0 + t1) + (t2 + t3)
+    return sum0, sum1, sum2, sum3
+
+
+@compiled
+def _pull_one(weights, z, col, out):
+    """Take one row's pulls w (z - col) from `out` (n,); return their sum."""
+    total = col.dtype.type(0)
+    for j in range(col.size):
+        t = weights[j] * (z - col[j])
+        total += t
+        out[j] -= t
+    return total
+
+
+@compiled
+def _weigh(rule, lift, power, point_weights, x):
+    """Turn squared distances x into the weights of one row's pairs, in place; return their sum."""
+    kind = x.dtype.type
+    factor, total = kind(rule.factor), kind(0)
+    if rule.code == GAUSSIAN:
+        for j in range(x.size):
+            x[j] = power * kind(point_weights[j]) * exp(lift - factor * x[j])
+            total += x[j]
+    else:
+        strength = power * exp(lift)
+        for j in range(x.size):
+            x[j] = strength * kind(point_weights[j]) * smooth_fall(rule.code, factor * x[j])
+            total += x[j]
+    return total
+
+
+@compiled
+def share_out(ref, rule, adjoints, at_points, first, last):
+    """Turn the adjoints of the nodes first:last into pulls at their points, in place.
+
+    None of these nodes has its parent outside: parents come before their children.
+    """
+    ref, adjoints, at_points = borrowed((ref, adjoints, at_points))
+    tree, centers, inverse_h = ref.tree, ref.nodes.centers, np.sqrt(2 * rule.factor)
+    series, step = ref.series, np.empty(centers.shape[1])
+    for node in range(first, last):
+        child, adjoint = tree.children[node], adjoints[node]
+        if not np.any(adjoint):
+            continue
+        if child >= 0:
+            for at in (child, child + 1):
+                for k in range(step.size):
+                    step[k] = (centers[at, k] - centers[node, k]) * inverse_h
+                hand_down(series, adjoint, step, adjoints[at])
+            continue
+        start, stop = tree.starts[node], tree.stops[node]
+        v = around(tree, node, centers[node], inverse_h)
+        scratch = np.empty((scratch_rows(series), v.shape[1]))
+        fill(series, series.degree, v, TAYLOR, scratch)
+        for k in range(step.size):
+            slopes = contracted(series, series.degree, adjoint, TAYLOR, k, scratch)
+            for j in range(start, stop):
+                at_points[k, j] -= ref.point_weights[j] * slopes[j - start] / inverse_h

@@ -1,0 +1,140 @@
+"""Sums of Gaussians together with their first moments: the step of mean shift [SHI-1].
+
+The path of a group is that of `core.sums`, and a node is added in the way it was summed: pair
+by pair, by its series, as its centroid, or in the polynomial of a crowd. So the step is the
+gradient of the sums as they were approximated, but for constants that are as good as nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmetric._jit import borrowed, compiled
+from fastmetric.core.far_field.evaluation import HERMITE, TAYLOR, contracted, fill, half_sq_norms
+from fastmetric.core.vector.exp import exp
+from fastmetric.core.walk.query_cells import make_crowds
+from fastmetric.core.walk.query_groups import LONGEST, add_field, add_leaf, add_local, make_group
+
+
+@compiled
+def shift_groups(queries, ref, rule, roots, exact, first, counts, visits, kept):
+    """Return sum_j w_j k_j (x_j - q) / sum_j w_j k_j (m, d) of the groups from `first` on.
+
+    Along their paths, see `group_sums`; `exact`: pair by pair over the trees of `roots`.
+    """
+    queries, ref, visits, kept = borrowed((queries, ref, visits, kept))
+    last, used = first + len(kept), 0
+    begin, end = queries.starts[first], queries.stops[last - 1]
+    steps = np.zeros((end - begin, queries.rows.shape[1]))
+    crowds = make_crowds(queries, first, last, counts.size > len(kept))
+    for c in range(counts.size):
+        path, g = visits[used : used + counts[c]], crowds.firsts[c]
+        used += counts[c]
+        if crowds.lasts[c] - g > 1:
+            continue
+        group = make_group(queries, crowds, c, ref)
+        moments = np.zeros(group.cols.shape)
+        if exact:
+            for root in roots:
+                stop = ref.tree.stops[root]
+                for start in range(ref.tree.starts[root], stop, LONGEST):
+                    _shift_leaf(group, ref, rule, start, min(start + LONGEST, stop), moments)
+        local = kept[g - first]
+        if ref.nodes.coefficients.shape[1] > 0 and np.any(local):
+            _shift_local(group, ref, rule, crowds.centers[c], local, moments)
+        else:
+            group.totals[:] += local[0]
+        _shift_path(group, ref, rule, path, moments)
+        at = queries.starts[g] - begin
+        for i in range(group.totals.size):
+            if group.totals[i] > 0:  # else it is a faint query, done once more alone
+                for k in range(steps.shape[1]):
+                    steps[at + i, k] = moments[k, i] / group.totals[i]
+    return steps
+
+
+@compiled
+def _shift_path(group, ref, rule, path, moments):
+    """Add the nodes that the group met itself."""
+    group = borrowed(group)
+    for visit in path:
+        node, degree = visit[0], visit[1]
+        if degree == 0:
+            start, stop = ref.tree.starts[node], ref.tree.stops[node]
+            _shift_leaf(group, ref, rule, start, stop, moments)
+        elif degree == 1:
+            _shift_centroid(group, ref, rule, node, moments)
+        elif degree > 1:
+            _shift_field(group, ref, rule, node, degree, moments)
+
+
+@compiled
+def _shift_local(group, ref, rule, center, local, moments):
+    """Add the polynomial that came from crowds, and h times its slope."""
+    add_local(group, ref, rule, center, local)  # the basis stays in the scratch
+    h, series = 1 / np.sqrt(2 * rule.factor), ref.series
+    for k in range(moments.shape[0]):
+        slopes = contracted(series, series.degree, local, TAYLOR, k, group.scratch)
+        for i in range(slopes.size):
+            moments[k, i] += h * slopes[i]
+
+
+@compiled
+def _shift_leaf(group, ref, rule, start, stop, moments):
+    """Add the points start:stop of the tree, pair by pair."""
+    add_leaf(group, ref, rule, start, stop)
+    # The kernels are left behind in the tile.
+    n, width, d = stop - start, ref.panels.shape[2], moments.shape[0]
+    padded = (n + width - 1) // width * width
+    points, weights = ref.tree.rows[start:stop], ref.point_weights[start:stop]
+    cols = np.empty((d, n), points.dtype)  # contiguous, for all queries
+    for k in range(d):
+        for j in range(n):
+            cols[k, j] = points[j, k]
+    for i in range(group.totals.size):
+        shares = group.tile[i * padded : i * padded + n]
+        for j in range(n):
+            shares[j] *= shares.dtype.type(weights[j])
+        for k in range(d):
+            moments[k, i] += _moment(shares, cols[k], group.cols[k, i])
+
+
+@compiled
+def _moment(shares, x, q):
+    """Return sum_j share_j (x_j - q) of one coordinate, in the precision of the shares."""
+    total, here = shares.dtype.type(0), shares.dtype.type(q)
+    for j in range(shares.size):
+        total += shares[j] * (x[j] - here)
+    return total
+
+
+@compiled
+def _shift_centroid(group, ref, rule, node, moments):
+    """Add a node as if all its weight sat at its centre."""
+    center, weight = ref.nodes.centers[node], ref.nodes.weights[node]
+    for i in range(group.totals.size):
+        sq = 0.0
+        for k in range(center.size):
+            gap = center[k] - group.cols[k, i]
+            sq += gap * gap
+        share = weight * exp(group.shift - rule.factor * sq)
+        group.totals[i] += share
+        for k in range(center.size):
+            moments[k, i] += share * (center[k] - group.cols[k, i])
+
+
+@compiled
+def _shift_field(group, ref, rule, node, degree, moments):
+    """Add a node by its series: w k (x - q) = h w times the derivative of k in q / h."""
+    add_field(group, ref, rule, node, degree)
+    h = 1 / np.sqrt(2 * rule.factor)
+    lifts = np.empty(group.totals.size)
+    exponents = half_sq_norms(group.v, group.scratch)
+    for i in range(lifts.size):
+        lifts[i] = h * exp(group.shift - exponents[i])
+    series, coefficients = ref.series, ref.nodes.coefficients[node]
+    fill(series, degree + 1, group.v, HERMITE, group.scratch)
+    for k in range(moments.shape[0]):
+        slopes = contracted(series, degree, coefficients, HERMITE, k, group.scratch)
+        for i in range(lifts.size):
+            moments[k, i] -= lifts[i] * slopes[i]

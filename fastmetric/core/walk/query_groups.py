@@ -1,0 +1,281 @@
+"""A group of queries at work: its box, its sums so far, and the ways to add to them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric._jit import compiled, exact_order
+from fastmetric.core.far_field.evaluation import TAYLOR, add_series, contracted, fill, scratch_rows
+from fastmetric.core.far_field.expansions import Series
+from fastmetric.core.kernels import (
+    BIWEIGHT,
+    EPANECHNIKOV,
+    EXPONENTIAL,
+    GAUSSIAN,
+    LINEAR,
+    TOPHAT,
+    exponent,
+    has_tails,
+    kernel_value,
+)
+from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.tree.node_moments import Nodes
+from fastmetric.core.vector.exp import exp, exp64
+from fastmetric.core.vector.register_blocks import ROWS, sq_distances
+
+GROUP = 162  # the largest group of queries; a multiple of ROWS
+LONGEST = 576  # points that a group is summed over at once; a multiple of UNIT
+
+# Relative slack on every quantity that decides: far above the rounding of a few dozen
+# operations, far below what it costs.
+SLACK = 1e-12
+
+
+class Reference(NamedTuple):
+    """The points that are summed over, as a tree."""
+
+    tree: Tree  # rows padded to whole panels, which nothing reads
+    panels: np.ndarray  # (N / width, d, width), the tree's points
+    coarse_panels: np.ndarray  # in float32, each leaf around its centre, in h; may be empty
+    point_weights: np.ndarray  # (n,), float64, in tree order
+    nodes: Nodes
+    series: Series
+
+
+class Rule(NamedTuple):
+    """Which kernel, and how exact."""
+
+    code: int
+    factor: float  # s = factor * squared distance
+    rtol: float
+    atol: float
+    coarse: float = 0.0  # the relative error of a leaf in float32; 0: not allowed
+
+
+class Queries(NamedTuple):
+    """Query points in an order in which neighbours are near."""
+
+    rows: np.ndarray  # (m, d)
+    selves: np.ndarray  # (m,): the point of the tree that is the query itself; -1: none
+    starts: np.ndarray  # (groups,): a group is a range of at most GROUP queries
+    stops: np.ndarray
+    shifts: np.ndarray  # (groups,): sums are times exp(shift)
+
+
+class Group(NamedTuple):
+    """One group at work."""
+
+    lower: np.ndarray  # (d,), its box
+    upper: np.ndarray
+    first_self: int  # the range of its own points among the reference points
+    last_self: int
+    cols: np.ndarray  # (d, m): the queries, float64
+    strips: np.ndarray  # (GROUP / ROWS, d, ROWS)
+    selves: np.ndarray  # (m,)
+    shift: float
+    totals: np.ndarray  # (m,): the sums so far
+    tile: np.ndarray  # scratch, as all that follows
+    coarse_strips: np.ndarray  # float32
+    scratch: np.ndarray
+    v: np.ndarray  # (d, m)
+
+
+@compiled
+def make_group(queries, crowds, c, ref):
+    """Return the one group of a crowd, nothing summed yet."""
+    g = crowds.firsts[c]
+    start, stop = queries.starts[g], queries.stops[g]
+    m, d = stop - start, queries.rows.shape[1]
+    cols = np.empty((d, m))
+    strips = np.zeros(((m + ROWS - 1) // ROWS, d, ROWS), queries.rows.dtype)
+    for k in range(d):
+        for i in range(m):
+            x = queries.rows[start + i, k]
+            cols[k, i] = x
+            strips[i // ROWS, k, i % ROWS] = x
+    return Group(
+        crowds.lower[c],
+        crowds.upper[c],
+        crowds.first_selves[c],
+        crowds.last_selves[c],
+        cols,
+        strips,
+        queries.selves[start:stop],
+        queries.shifts[g],
+        np.zeros(m),
+        np.empty(strips.shape[0] * ROWS * LONGEST, queries.rows.dtype),
+        np.zeros(strips.shape, np.float32),
+        np.empty((scratch_rows(ref.series), m)),
+        np.empty((d, m)),
+    )
+
+
+@exact_order
+def box_distances(low, high, lower, upper):
+    """Return bounds of the squared distances between two boxes."""
+    near, far = 0.0, 0.0
+    for k in range(lower.size):
+        gap = max(0.0, lower[k] - high[k], low[k] - upper[k])
+        span = max(upper[k] - low[k], high[k] - lower[k])
+        near += gap * gap
+        far += span * span
+    return near * (1 - SLACK), far * (1 + SLACK)
+
+
+@exact_order
+def center_distance(low, high, center):
+    """Return the least distance of a box to a point."""
+    near = 0.0
+    for k in range(center.size):
+        gap = max(0.0, center[k] - high[k], low[k] - center[k])
+        near += gap * gap
+    return np.sqrt(near)
+
+
+@exact_order
+def shifted_kernel(code, s, shift):
+    """Return exp(shift) k(s), float64, infinity beyond 1e304.
+
+    The shift is 0 unless the kernel has tails.
+    """
+    if has_tails(code):
+        t = shift - exponent(code, s)
+        return exp64(t) if t <= 700.0 else np.inf
+    return np.float64(kernel_value(code, s))
+
+
+@compiled
+def distance_tile(group, ref, start, stop):
+    """Return the squared distances to the points start:stop (rows, columns), both padded."""
+    return fill_tile(group, group.strips, ref.panels, start, stop, group.tile)
+
+
+@compiled
+def fill_tile(group, strips, panels, start, stop, memory):
+    """Write the squared distances of strips to the panels' points start:stop; return the tile.
+
+    Infinite from a query to itself, where it is to be left out.
+    """
+    width = panels.shape[2]
+    padded = (stop - start + width - 1) // width * width
+    height = strips.shape[0] * ROWS
+    tile = memory[: height * padded].reshape(height, padded)
+    sq_distances(strips, 0, panels, start, tile)
+    if start <= group.last_self and group.first_self < stop:
+        for i in range(group.selves.size):
+            if start <= group.selves[i] < stop:
+                tile[i, group.selves[i] - start] = np.inf
+    return tile
+
+
+@compiled
+def add_leaf(group, ref, rule, start, stop):
+    """Add the points start:stop of the tree, pair by pair."""
+    tile = distance_tile(group, ref, start, stop)
+    add_tile(group, tile, rule.code, rule.factor, group.shift, ref.point_weights[start:stop])
+
+
+@compiled
+def add_tile(group, tile, code, factor, shift, weights):
+    """Turn a tile of squared distances into kernels, and add the sums of its rows."""
+    _apply_kernel(code, tile.reshape(tile.size), factor, shift)
+    for i in range(group.totals.size):
+        group.totals[i] += _weighted_sum(tile[i, : weights.size], weights)
+
+
+@compiled
+def _apply_kernel(code, x, factor, shift):
+    """Turn squared distances x into exp(shift) k(factor * x), in place.
+
+    A whole tile in one loop: rows of a few dozen would not fill the pipeline of exp.
+    """
+    scale, lift = x.dtype.type(factor), x.dtype.type(shift)
+    if code == GAUSSIAN:
+        for j in range(x.size):
+            x[j] = exp(lift - scale * x[j])
+    elif code == EXPONENTIAL:
+        for j in range(x.size):
+            x[j] = exp(lift - np.sqrt(scale * x[j]))
+    # A choice of many that stays inside the loop would keep it from being vectorised.
+    elif code == BIWEIGHT:
+        for j in range(x.size):
+            x[j] = kernel_value(BIWEIGHT, scale * x[j])
+    elif code == EPANECHNIKOV:
+        for j in range(x.size):
+            x[j] = kernel_value(EPANECHNIKOV, scale * x[j])
+    elif code == TOPHAT:
+        for j in range(x.size):
+            x[j] = kernel_value(TOPHAT, scale * x[j])
+    elif code == LINEAR:
+        for j in range(x.size):
+            x[j] = kernel_value(LINEAR, scale * x[j])
+    else:
+        for j in range(x.size):
+            x[j] = kernel_value(code, scale * x[j])
+
+
+@compiled
+def _weighted_sum(values, weights):
+    """Return sum w v, in the precision of the values."""
+    total = values.dtype.type(0)
+    for j in range(values.size):
+        total += values.dtype.type(weights[j]) * values[j]
+    return total
+
+
+@compiled
+def add_centroid(group, ref, rule, node):
+    """Add a node as if all its weight sat at its centre (Epanechnikov: exactly)."""
+    center, weight, cols = ref.nodes.centers[node], ref.nodes.weights[node], group.cols
+    s = group.v[0]
+    s[:] = 0
+    for k in range(center.size):
+        x, row = center[k], cols[k]
+        for i in range(s.size):
+            s[i] += (row[i] - x) * (row[i] - x)
+    totals, factor, shift = group.totals, rule.factor, group.shift
+    if rule.code == GAUSSIAN:
+        for i in range(s.size):
+            totals[i] += weight * exp(shift - factor * s[i])
+        return
+    correction = ref.nodes.scatters[node] * factor if rule.code == EPANECHNIKOV else 0.0
+    for i in range(s.size):
+        totals[i] += weight * shifted_kernel(rule.code, factor * s[i], shift) - correction
+
+
+@compiled
+def place(group, rule, center):
+    """Write the queries around a centre (d,), in units of h, into the group's v (d, m)."""
+    inverse_h = np.sqrt(2 * rule.factor)
+    for k in range(center.size):
+        x, row, out = center[k], group.cols[k], group.v[k]
+        for i in range(out.size):
+            out[i] = (row[i] - x) * inverse_h
+
+
+@compiled
+def add_field(group, ref, rule, node, degree):
+    """Add a node by its series."""
+    place(group, rule, ref.nodes.centers[node])
+    add_series(
+        ref.series,
+        degree,
+        ref.nodes.coefficients[node],
+        group.v,
+        group.shift,
+        group.scratch,
+        group.totals,
+    )
+
+
+@compiled
+def add_local(group, ref, rule, center, local):
+    """Add a polynomial `local` (C,) around a centre: what a crowd took in for all its queries."""
+    place(group, rule, center)
+    series = ref.series
+    fill(series, series.degree, group.v, TAYLOR, group.scratch)
+    field = contracted(series, series.degree, local, TAYLOR, -1, group.scratch)
+    for i in range(group.totals.size):
+        group.totals[i] += field[i]

@@ -1,0 +1,379 @@
+"""Certified sums of kernels: groups of queries against a tree [SUM-4].
+
+The tree is walked depth first, near nodes first, for a few dozen neighbouring queries at
+once. A node is accepted whole if its error is covered, else opened; a leaf that is not
+accepted is summed pair by pair. What covers an error:
+
+* `rtol` times the least that the node itself contributes to any query of the group;
+* the node's share, by weight, of what other nodes leave over: `rtol` times the least that is
+  certain to be in the sum, less the errors already spent;
+* the node's share of `atol`.
+
+So the errors never exceed rtol times what is certainly there, for every query of the group,
+whatever the data. A node that holds one of the queries itself is opened in any case if that
+query is to be left out. Without any tolerance only nodes beyond a compact kernel's reach are
+left out, and all else is summed pair by pair.
+
+Groups begin together, as a crowd. What a crowd accepts is in its polynomial, which its halves
+go on with, as with its ledger of errors; a node that is not accepted is opened while it is
+wider than the crowd, else left to the halves, and in the end to the groups.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmetric._jit import borrowed, compiled, exact_order
+from fastmetric.core.far_field.expansions import hand_down, translate
+from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails
+from fastmetric.core.tree.balanced_tree import DEEPEST
+from fastmetric.core.vector.exp import exp64
+from fastmetric.core.walk.error_budget import (
+    CENTROID,
+    CONSTANT,
+    OPEN,
+    SERIES,
+    Ledger,
+    allowance,
+    crowd_degree,
+    is_nothing,
+    judged,
+)
+from fastmetric.core.walk.float32_leaves import add_coarse_leaf, coarse_tail
+from fastmetric.core.walk.query_cells import LEVELS, make_crowds
+from fastmetric.core.walk.query_groups import (
+    LONGEST,
+    SLACK,
+    add_centroid,
+    add_field,
+    add_leaf,
+    add_local,
+    box_distances,
+    make_group,
+    shifted_kernel,
+)
+
+_NARROWER = 0.6  # a part of a crowd walks if it is so much narrower than the last that did
+
+
+@compiled
+def _least(totals):
+    """Return the smallest total."""
+    least = totals[0]
+    for i in range(1, totals.size):
+        least = min(least, totals[i])
+    return least
+
+
+@exact_order
+def _surely(lower, upper, selves, ref, rule, roots, shift):
+    """Return what the nodes `roots` contribute at least to any query of a box.
+
+    Those that may hold the query itself, in the range `selves`, are not counted.
+    """
+    total = 0.0
+    for node in roots:
+        if ref.tree.starts[node] > selves[1] or selves[0] >= ref.tree.stops[node]:
+            box = ref.tree.lower[node], ref.tree.upper[node]
+            _, sq_hi = box_distances(lower, upper, *box)
+            total += ref.nodes.weights[node] * shifted_kernel(rule.code, rule.factor * sq_hi, shift)
+    return total * (1 - SLACK)
+
+
+@exact_order
+def _sum_crowd(crowds, c, ref, rule, roots, ledger, local, waiting, visits):
+    """Add to `local` (C,) what a crowd can take in; return its ledger, and two counts.
+
+    Of the nodes that are left to its halves, written into `waiting`, and of those taken in,
+    written into `visits` if it is not empty: the node, and its degree or -1 (as good as nothing).
+    """
+    crowds, roots, local, waiting, visits = borrowed((crowds, roots, local, waiting, visits))
+    tree, nodes, count, visited = ref.tree, ref.nodes, 0, 0
+    lower, upper = crowds.lower[c], crowds.upper[c]
+    selves = crowds.first_selves[c], crowds.last_selves[c]
+    stack, height = _first_stack(lower, upper, tree, roots)
+    floor = ledger.certain + _surely(lower, upper, selves, ref, rule, roots, 0.0)
+    expanded = rule.code == GAUSSIAN and nodes.coefficients.shape[1] > 0
+    while height > 0:
+        height -= 1
+        node = stack[height]
+        weight = nodes.weights[node]
+        sq_lo, sq_hi = box_distances(lower, upper, tree.lower[node], tree.upper[node])
+        s_lo, s_hi = rule.factor * sq_lo, rule.factor * sq_hi
+        if s_lo >= 1 and not has_tails(rule.code):
+            ledger = Ledger(ledger.spent, ledger.certain, ledger.left - weight)
+            continue
+        holds_self = tree.starts[node] <= selves[1] and selves[0] < tree.stops[node]
+        if not holds_self and (rule.rtol > 0 or rule.atol > 0):
+            k_lo = shifted_kernel(rule.code, s_lo, 0.0)
+            k_hi = shifted_kernel(rule.code, s_hi, 0.0)
+            allowed = allowance(rule, rule.atol, weight, k_hi, ledger, floor)
+            degree, error = 0, 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
+            # A constant has no slope; only the Gaussian's sums are asked for theirs.
+            flat = rule.code != GAUSSIAN or is_nothing(weight, k_lo, allowed)
+            if error <= allowed and flat:
+                degree = -1
+                local[0] += 0.5 * weight * (k_lo + k_hi)
+            elif expanded:
+                degree, error = crowd_degree(crowds, c, ref, rule, node, s_lo, allowed)
+                if degree > 0:
+                    v = (crowds.centers[c] - nodes.centers[node]) * np.sqrt(2 * rule.factor)
+                    translate(ref.series, degree, nodes.coefficients[node], v, local)
+            if degree != 0:
+                certain = ledger.certain + weight * k_hi * (1 - SLACK)
+                ledger = Ledger(ledger.spent + error, certain, ledger.left - weight)
+                if visits.size > 0:
+                    visits[visited, 0], visits[visited, 1] = node, degree
+                    visited += 1
+                continue
+        first = tree.children[node]
+        if first >= 0 and nodes.radii[node] > crowds.radii[c]:
+            height = _push(stack, height, lower, upper, tree.lower, tree.upper, first)
+        else:
+            waiting[count] = node
+            count += 1
+    return ledger, count, visited
+
+
+@exact_order
+def _sum_group(group, ref, rule, roots, ledger, visits):
+    """Sum a group over the nodes `roots`; return the error that each of its sums may have.
+
+    Returns the number of nodes that were not opened, too, and writes what was done into
+    `visits` (m, 2) if it is not empty: the node, and 0 (pair by pair), -1 (a constant that
+    is as good as nothing) or the degree of a series.
+    """
+    group, roots, visits = borrowed((group, roots, visits))
+    tree, nodes, visited = ref.tree, ref.nodes, 0
+    stack, height = _first_stack(group.lower, group.upper, tree, roots)
+    selves = group.first_self, group.last_self
+    boxes = group.lower, group.upper
+    floor = ledger.certain + _surely(*boxes, selves, ref, rule, roots, group.shift)
+    spent, certain, left = ledger
+    certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
+    atol = rule.atol * exp64(min(group.shift, 700.0))
+    while height > 0:
+        height -= 1
+        node = stack[height]
+        weight = nodes.weights[node]
+        sq_lo, sq_hi = box_distances(group.lower, group.upper, tree.lower[node], tree.upper[node])
+        s_lo, s_hi = rule.factor * sq_lo, rule.factor * sq_hi
+        first = tree.children[node]
+        start, stop = tree.starts[node], tree.stops[node]
+        if s_lo >= 1 and not has_tails(rule.code):
+            left -= weight
+            continue
+        how, degree, allowed = OPEN, 0, 0.0
+        holds_self = start <= group.last_self and group.first_self < stop
+        if not holds_self and (rule.rtol > 0 or atol > 0):
+            k_lo = shifted_kernel(rule.code, s_lo, group.shift)
+            k_hi = shifted_kernel(rule.code, s_hi, group.shift)
+            allowed = allowance(rule, atol, weight, k_hi, Ledger(spent, certain, left), floor)
+            error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
+            if error <= allowed:
+                # A constant has no slope. Where the node could not have been left out as well, the
+                # slope is the centroid's: a sum may be flat over a node of one place, or nearly so.
+                how, degree = CONSTANT, -1 if is_nothing(weight, k_lo, allowed) else 1
+                for i in range(group.totals.size):
+                    group.totals[i] += 0.5 * weight * (k_lo + k_hi)
+            else:
+                how, degree, error = judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi)
+                if how == CENTROID:
+                    add_centroid(group, ref, rule, node)
+                elif how == SERIES:
+                    add_field(group, ref, rule, node, degree)
+            if how != OPEN:
+                spent += error
+                certain += weight * k_hi * (1 - SLACK)
+                left -= weight
+        if how == OPEN and first >= 0:
+            height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
+            continue
+        if how == OPEN:
+            tail = coarse_tail(group, ref, rule, node, s_hi)
+            if tail <= allowed:
+                add_coarse_leaf(group, ref, rule, node)
+                spent += tail
+            else:
+                add_leaf(group, ref, rule, start, stop)
+            left -= weight
+        certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
+        if visits.size > 0:
+            visits[visited, 0], visits[visited, 1] = node, degree
+            visited += 1
+    return spent, visited
+
+
+@compiled
+def _first_stack(lower, upper, tree, roots):
+    """Return a stack with the roots, the nearest to a box on top, and its height."""
+    stack = np.empty(roots.size + DEEPEST, np.int64)
+    far = np.empty(roots.size)
+    for i in range(roots.size):
+        far[i], _ = box_distances(lower, upper, tree.lower[roots[i]], tree.upper[roots[i]])
+    stack[: roots.size] = roots[np.argsort(-far, kind="mergesort")]
+    return stack, roots.size
+
+
+@compiled
+def _push(stack, height, low, high, lower, upper, first):
+    """Put two children on the stack, the nearer one on top; return the new height.
+
+    Boxes `lower`, `upper` of the nodes (m, d); two that touch the group's are told apart by
+    their middles.
+    """
+    a, _ = box_distances(low, high, lower[first], upper[first])
+    b, _ = box_distances(low, high, lower[first + 1], upper[first + 1])
+    if a == b:
+        a = _middle_gap(low, high, lower[first], upper[first])
+        b = _middle_gap(low, high, lower[first + 1], upper[first + 1])
+    nearer = first if a <= b else first + 1
+    stack[height], stack[height + 1] = 2 * first + 1 - nearer, nearer
+    return height + 2
+
+
+@compiled
+def _middle_gap(low, high, lower, upper):
+    """Return the squared distance between the middles of two boxes, times four."""
+    total = 0.0
+    for k in range(low.size):
+        gap = lower[k] + upper[k] - low[k] - high[k]
+        total += gap * gap
+    return total
+
+
+@compiled
+def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
+    """Return the sums of the groups first:last (m,), the error of each group, and the paths.
+
+    Over the trees that begin at the nodes `roots`; `exact`: pair by pair. With `keep`, the paths
+    are what was visited, crowd after crowd, how many nodes that were of each, and what came to
+    each group from its crowds, a polynomial around its middle (groups, C). If only >= 0, nothing
+    is done but what leads to that group.
+    """
+    queries, ref, roots = borrowed((queries, ref, roots))
+    together = not exact and not np.any(queries.shifts[first:last])
+    crowds = make_crowds(queries, first, last, together)
+    count = crowds.firsts.size
+    sums = np.zeros(queries.stops[last - 1] - queries.starts[first])
+    errors, counts = np.zeros(last - first), np.zeros(count, np.int64)
+    room = ref.tree.starts.size
+    visits, used = np.empty((count * room if keep else 0, 2), np.int32), 0
+    size = max(1, ref.nodes.coefficients.shape[1])
+    kept = np.zeros((last - first, size))
+    # By level of the crowd: its polynomial, the nodes left to its parts, its ledger.
+    fields, ledgers = np.zeros((LEVELS, size)), np.zeros((LEVELS, 3))
+    waiting, lengths = np.empty((LEVELS, room), np.int64), np.zeros(LEVELS, np.int64)
+    # By level, too: the last crowd that walked, itself or one that it is a part of.
+    walkers = np.full(LEVELS, -1)
+    for c in range(count):
+        if only >= 0 and not crowds.firsts[c] <= only < crowds.lasts[c]:
+            continue
+        level, up, local = crowds.levels[c], np.int64(-1), fields[crowds.levels[c]]
+        pending, ledger = roots, Ledger(0.0, 0.0, ref.nodes.weights[roots].sum())
+        local[:] = 0
+        if level > 0:
+            up = walkers[level - 1]
+        single = crowds.lasts[c] - crowds.firsts[c] == 1
+        if not single and up >= 0 and crowds.radii[c] > _NARROWER * crowds.radii[up]:
+            walkers[level] = up
+            continue
+        walkers[level] = c
+        if up >= 0:
+            above = crowds.levels[up]
+            pending = waiting[above, : lengths[above]]
+            ledger = Ledger(ledgers[above, 0], ledgers[above, 1], ledgers[above, 2])
+            _inherit(crowds, up, c, ref, rule, fields[above], local)
+        if single:
+            g = crowds.firsts[c]
+            group = make_group(queries, crowds, c, ref)
+            if exact:
+                _sum_all(group, ref, rule, roots)
+            else:
+                _add_inherited(group, crowds, c, ref, rule, local)
+                errors[g - first], counts[c] = _sum_group(
+                    group, ref, rule, pending, ledger, visits[used:]
+                )
+            kept[g - first] = local
+            at = queries.starts[g] - queries.starts[first]
+            sums[at : at + group.totals.size] = group.totals
+        else:
+            ledger, lengths[level], counts[c] = _sum_crowd(
+                crowds, c, ref, rule, pending, ledger, local, waiting[level], visits[used:]
+            )
+            ledgers[level, 0], ledgers[level, 1], ledgers[level, 2] = ledger
+        used += counts[c]
+    return sums, errors, counts, visits[:used].copy(), kept
+
+
+@compiled
+def _sum_all(group, ref, rule, roots):
+    """Sum a group over the trees of `roots` pair by pair."""
+    for root in roots:
+        stop = ref.tree.stops[root]
+        for start in range(ref.tree.starts[root], stop, LONGEST):
+            add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
+
+
+@compiled
+def _inherit(crowds, up, c, ref, rule, field, local):
+    """Move the polynomial of a larger crowd to the middle of a part of it, added to `local`."""
+    if ref.nodes.coefficients.shape[1] == 0:
+        local[0] += field[0]
+    else:
+        step = crowds.centers[c] - crowds.centers[up]
+        hand_down(ref.series, field, step * np.sqrt(2 * rule.factor), local)
+
+
+@compiled
+def _add_inherited(group, crowds, c, ref, rule, local):
+    """Add the polynomial that came to a group."""
+    if ref.nodes.coefficients.shape[1] == 0:
+        for i in range(group.totals.size):
+            group.totals[i] += local[0]
+    elif np.any(local):
+        add_local(group, ref, rule, crowds.centers[c], local)
+
+
+@compiled
+def largest_exponents(queries, ref, rule, roots, log_weights, first, last):
+    """Return max_j (log w_j - t_j), k = exp(-t), over all points but the query itself.
+
+    For the queries first:last, over the trees of `roots`.
+    """
+    largest = np.empty(last - first)
+    for i in range(first, last):
+        best, q = -np.inf, queries.rows[i].astype(np.float64)
+        for root in roots:
+            best = _largest_exponent(ref, rule, root, q, queries.selves[i], log_weights, best)
+        largest[i - first] = best
+    return largest
+
+
+@compiled
+def _largest_exponent(ref, rule, root, q, self_index, log_weights, best):
+    """Return the larger of `best` and max_j (log w_j - t_j) over the points but `self_index`.
+
+    Depth first, near nodes first; a node cannot beat its weight at its nearest corner.
+    """
+    tree = ref.tree
+    stack = np.empty(DEEPEST, np.int64)
+    stack[0], height = root, 1
+    while height > 0:
+        height -= 1
+        node = stack[height]
+        sq_lo, _ = box_distances(q, q, tree.lower[node], tree.upper[node])
+        if np.log(ref.nodes.weights[node]) - exponent(rule.code, rule.factor * sq_lo) < best:
+            continue
+        first = tree.children[node]
+        if first >= 0:
+            height = _push(stack, height, q, q, tree.lower, tree.upper, first)
+            continue
+        for j in range(tree.starts[node], tree.stops[node]):
+            if j != self_index:
+                sq = 0.0
+                for k in range(q.size):
+                    gap = q[k] - tree.rows[j, k]
+                    sq += gap * gap
+                best = max(best, log_weights[j] - exponent(rule.code, rule.factor * sq))
+    return best

@@ -1,0 +1,76 @@
+"""Coincidences learnt from pairs as they come: a step by each batch, which is then forgotten.
+
+By the step rule of `ascent`, in units in which the differences of all pairs so far have variance
+one. The steps shorten as on-line NCA's do: nobody knows how many pairs are to come.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils import gen_batches
+
+from fastmetric.learn.coincidence.likelihood import Coincidence, make_pairs
+from fastmetric.learn.coincidence.likelihood_solvers import LEAST_NOISE, MOST_NOISE
+from fastmetric.learn.optim.step_rule import Ascent, online_scale
+from fastmetric.learn.rows import beyond_rounding
+
+_BATCH = 100  # pairs in a step
+
+
+class PairSteps:
+    """The map W (p, D) and sigma^2 so far, kappa = 1, and the memory of the step rule."""
+
+    def __init__(self, W: np.ndarray, noise: float) -> None:
+        self.W, self.noise = W, noise
+        # Of the differences so far, the mean squares; of the rows, the largest entries.
+        self.squares, self.largest, self.n_pairs = *np.zeros((2, W.shape[1])), 0
+        self.by_map: Ascent | None = None
+        # The log of sigma^2 goes by itself, as if it were a map of one entry.
+        self.by_noise = Ascent(np.ones((1, 1)), np.ones((1, 1)))
+
+    @property
+    def count(self) -> int:
+        """Return the number of steps so far."""
+        return self.by_noise.count
+
+    def learn(
+        self,
+        X: np.ndarray,
+        firsts: np.ndarray,
+        seconds: np.ndarray,
+        alike: np.ndarray,
+        n_jobs: int | None = None,
+    ) -> float:
+        """Take steps by pairs (m,) of the rows X (n, D), in their order.
+
+        Returns the likelihood of the pairs, each as it was before the step that it had a part in.
+        """
+        return sum(
+            self._step(X[firsts[part]], X[seconds[part]], alike[part], n_jobs)
+            for part in gen_batches(len(alike), _BATCH)
+        )
+
+    def _step(
+        self, ours: np.ndarray, theirs: np.ndarray, alike: np.ndarray, n_jobs: int | None
+    ) -> float:
+        """Take one step by pairs of rows (m, D); return their likelihood before it."""
+        m = len(alike)
+        rows = np.concatenate([ours, theirs])
+        pairs = make_pairs(2 * m, np.arange(m), np.arange(m, 2 * m), alike)
+        found = Coincidence(rows, pairs, np.ones(2 * m), n_jobs).evaluate(self.W, self.noise)
+        gaps = np.subtract(ours, theirs, dtype=np.float64)
+        self.n_pairs += m
+        self.squares += np.mean(gaps**2 - self.squares, axis=0) * (m / self.n_pairs)
+        self.largest = np.maximum(self.largest, np.abs(rows).max(axis=0))
+        units = beyond_rounding(np.sqrt(self.squares), self.largest, rows.dtype)
+        units = np.broadcast_to(units, self.W.shape)
+        if self.by_map is None:
+            self.by_map = Ascent(self.W, units)
+        self.by_map.set_units(units)
+        scale = online_scale(self.count)
+        moved = self.by_map.move(self.W.ravel(), -found.pulled.ravel(), scale)
+        slope = np.array([self.noise * found.noise_slope()])
+        log_noise = self.by_noise.move(np.log([self.noise]), slope, scale)
+        self.W = moved.reshape(self.W.shape)
+        self.noise = float(np.clip(np.exp(log_noise[0]), LEAST_NOISE, MOST_NOISE))
+        return found.log_likelihood

@@ -1,0 +1,259 @@
+"""Totals of groups of queries over trees, on all cores, at any scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core.kernels import has_tails
+from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.vector.exp import LOWEST, LOWEST_32
+from fastmetric.core.walk.query_cells import make_crowds
+from fastmetric.core.walk.query_groups import GROUP, Queries, Reference, Rule
+from fastmetric.core.walk.summation import group_sums, largest_exponents
+
+# A total below this has lost terms to underflow: it is taken relative to its largest term.
+FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
+_UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
+_GROUPS = 64  # of queries in a task
+# Groups that are looked at to foresee the work: this many at least and at most, and between
+# them one in so many, that looking may cost only a few per cent of what it saves.
+_PROBES, _PROBE_SHARE = (4, 12), 20
+_QUERIES = 2000  # in a task that looks for their largest terms
+
+
+class Path(NamedTuple):
+    """What some groups of queries, and their crowds, did with nodes; see `group_sums`."""
+
+    queries: Queries
+    first: int  # of the groups
+    counts: np.ndarray
+    visits: np.ndarray
+    kept: np.ndarray
+
+    def lengths(self) -> np.ndarray:
+        """Return the number of queries of every crowd (k,)."""
+        groups, queries = len(self.kept), self.queries
+        last = self.first + groups
+        crowds = make_crowds(queries, self.first, last, len(self.counts) > groups)
+        return queries.stops[crowds.lasts - 1] - queries.starts[crowds.firsts]
+
+
+class Totals(NamedTuple):
+    """Sums of the queries (m,), each times exp(shift), and how far the true ones may be off."""
+
+    total: np.ndarray
+    error: np.ndarray
+    shift: np.ndarray
+    paths: list[Path]  # of the groups, and then of the faint ones, each alone
+    faint: np.ndarray  # numbers of the faint queries
+
+    def logs(self) -> np.ndarray:
+        """Return the logs of the sums and of their certified bounds (3, m), but for rounding."""
+        # A series may come out below 0, within atol.
+        parts = np.maximum([self.total, self.total - self.error, self.total + self.error], 0)
+        with np.errstate(divide="ignore"):
+            return np.log(parts) - self.shift
+
+
+class Walk(NamedTuple):
+    """Which trees are summed over, and how."""
+
+    reference: Reference
+    rule: Rule
+    roots: np.ndarray
+    exact: bool = False
+    keep: bool = False  # the paths
+
+
+Asked = Sequence[tuple[Queries, Walk]]  # queries, and where each walk
+
+
+def group_starts(tree: Tree) -> np.ndarray:
+    """Return where groups of queries begin: the leaves, cut to at most GROUP points."""
+    leaves = tree.children < 0
+    starts, stops = np.sort(tree.starts[leaves]), np.sort(tree.stops[leaves])
+    return np.concatenate([np.arange(*ends, GROUP) for ends in zip(starts, stops, strict=True)])
+
+
+def single(queries: Queries, chosen: np.ndarray, shifts: np.ndarray) -> Queries:
+    """Return some of the queries, each a group of its own."""
+    alone = np.arange(len(chosen))
+    return Queries(queries.rows[chosen], queries.selves[chosen], alone, alone + 1, shifts)
+
+
+def totals(asked: Asked, n_jobs: int | None = None, label: str | None = None) -> list[Totals]:
+    """Return the totals of all queries; faint ones relative to their largest term."""
+    found = _plain_totals(asked, n_jobs, label)
+    for one, (_, walk) in zip(found, asked, strict=True):
+        # An error of the truth, which is not beyond the upper bound. Faint ones are in float64.
+        one.error[:] += walk.rule.coarse * (1 + 1e-3) * (one.total + one.error)
+    faint = [_faint(one.total, walk) for one, (_, walk) in zip(found, asked, strict=True)]
+    few = [
+        (single(queries, numbers, np.zeros(len(numbers))), walk)
+        for (queries, walk), numbers in zip(asked, faint, strict=True)
+    ]
+    shifts = _shifts(few, n_jobs, label)
+    alone = [
+        (queries._replace(shifts=shift), walk)
+        for (queries, walk), shift in zip(few, shifts, strict=True)
+    ]
+    again = _plain_totals(alone, n_jobs, label)
+    for k, (one, numbers, more) in enumerate(zip(found, faint, again, strict=True)):
+        one.total[numbers], one.error[numbers] = _tamed(more, shifts[k], asked[k][1])
+        one.shift[numbers] = shifts[k]
+        found[k] = one._replace(paths=one.paths + more.paths, faint=numbers)
+    for one, (_, walk) in zip(found, asked, strict=True):
+        if has_tails(walk.rule.code):
+            lost = _UNDERFLOW[walk.reference.tree.rows.dtype]
+            one.error[:] += walk.reference.nodes.weights[walk.roots].sum() * lost
+            # Nothing to sum: no term has a largest one.
+            one.error[one.faint[one.total[one.faint] == 0]] = 0
+    return found
+
+
+def _tamed(found: Totals, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray, np.ndarray]:
+    """Return totals relative to the largest term, at least 1 and at most n, and their errors.
+
+    Where exponents are so large that their last bit is more than exp can take, they are anything.
+    """
+    most = len(walk.reference.point_weights)
+    total = np.where(found.total >= 1, np.minimum(found.total, most), 1.0)
+    error = np.where(found.error <= most, found.error, most)
+    some = shifts > 0  # else there is nothing to sum
+    return np.where(some, total, found.total), np.where(some, error, found.error)
+
+
+def _faint(total: np.ndarray, walk: Walk) -> np.ndarray:
+    """Return the numbers of the queries whose totals have lost terms."""
+    least = FAINT[walk.reference.tree.rows.dtype]
+    if not has_tails(walk.rule.code) or walk.rule.atol >= least:
+        return np.empty(0, np.intp)
+    return np.flatnonzero(total < least)
+
+
+class Work(NamedTuple):
+    """What walks do, in counts."""
+
+    queries: float
+    pairs: float  # summed pair by pair
+    fields: float  # series or centroids, times queries
+    nodes: float  # looked at, by all groups
+    faint: float  # queries that have to be done alone
+
+    def plus(self, other: Work) -> Work:
+        """Return the work of both."""
+        return Work(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Probe(NamedTuple):
+    """A group of queries, and the walks that it would take."""
+
+    queries: Queries
+    group: int
+    walks: tuple[Walk, ...]
+
+
+def foreseen(groups: Sequence[Probe], n_jobs: int | None) -> Work:
+    """Return the work of a few of the groups, evenly spread: it stands for that of all."""
+    count = min(max(_PROBES[0], len(groups) // _PROBE_SHARE), _PROBES[1])
+    chosen = [groups[k] for k in np.unique(np.linspace(0, len(groups) - 1, count).astype(int))]
+    return reduce(Work.plus, engine.run(_work, chosen, n_jobs=n_jobs))
+
+
+def _work(probe: Probe) -> Work:
+    """Return the work of one group in all its walks."""
+    queries, g, _ = probe
+    first = g // _GROUPS * _GROUPS
+    last = min(first + _GROUPS, len(queries.starts))
+    rows = slice(*(ends[g] - queries.starts[first] for ends in (queries.starts, queries.stops)))
+    work = Work(0, 0, 0, 0, 0)
+    for walk in probe.walks:
+        tree = walk.reference.tree
+        sums, _, *path = group_sums(
+            queries, walk.reference, walk.rule, walk.roots, False, True, first, last, g
+        )
+        counts, visits, kept = path
+        lengths = Path(queries, first, counts, visits, kept).lengths()
+        sums = sums[rows]
+        # What its crowds did is shared with their other queries.
+        shares = np.repeat(len(sums) / lengths, counts)
+        alone = shares == 1
+        leaves = visits[alone & (visits[:, 1] == 0), 0]
+        faint = has_tails(walk.rule.code) * float(np.count_nonzero(sums < FAINT[tree.rows.dtype]))
+        work = work.plus(
+            Work(
+                len(sums),
+                len(sums) * float((tree.stops[leaves] - tree.starts[leaves]).sum()),
+                len(sums) * float(np.count_nonzero(visits[alone, 1] > 0)),
+                2 * float(shares.sum()),  # an opened node has two children
+                faint,
+            )
+        )
+    return work
+
+
+class _Part(NamedTuple):
+    """A range of the queries or groups of one walk."""
+
+    number: int  # of the walk
+    first: int
+    last: int
+
+
+def _parts(sizes: list[int], step: int) -> list[_Part]:
+    """Return the parts of all walks: one list, so that no thread waits for the end of a walk."""
+    return [
+        _Part(number, first, min(first + step, size))
+        for number, size in enumerate(sizes)
+        for first in range(0, size, step)
+    ]
+
+
+def _plain_totals(asked: Asked, n_jobs: int | None, label: str | None) -> list[Totals]:
+    """Return the totals of the queries, with the shifts that they have."""
+    none = np.empty(0, np.intp)
+    sizes = [len(queries.rows) for queries, _ in asked]
+    found = [Totals(np.empty(m), np.empty(m), np.zeros(m), [], none) for m in sizes]
+
+    def task(part: _Part) -> tuple[np.ndarray, ...]:
+        queries, walk = asked[part.number]
+        ways = walk.reference, walk.rule, walk.roots, walk.exact, walk.keep
+        return group_sums(queries, *ways, part.first, part.last, -1)
+
+    parts = _parts([len(queries.starts) for queries, _ in asked], _GROUPS)
+    results = engine.run(task, parts, n_jobs=n_jobs, label=label)
+    for (number, first, last), (values, errors, *path) in zip(parts, results, strict=True):
+        (queries, walk), one = asked[number], found[number]
+        lengths = queries.stops[first:last] - queries.starts[first:last]
+        rows = slice(queries.starts[first], queries.stops[last - 1])
+        one.total[rows], one.error[rows] = values, np.repeat(errors, lengths)
+        if walk.keep:
+            one.paths.append(Path(queries, first, *path))
+    return found
+
+
+def _shifts(asked: Asked, n_jobs: int | None, label: str | None) -> list[np.ndarray]:
+    """Return what makes the largest term of every query 1, in the exponent (m,)."""
+    references = {
+        id(walk.reference): walk.reference for queries, walk in asked if len(queries.rows)
+    }
+    log_weights = {key: np.log(ref.point_weights) for key, ref in references.items()}
+    shifts = [np.empty(len(queries.rows)) for queries, _ in asked]
+
+    def task(part: _Part) -> np.ndarray:
+        queries, (ref, rule, roots, *_) = asked[part.number]
+        return largest_exponents(
+            queries, ref, rule, roots, log_weights[id(ref)], part.first, part.last
+        )
+
+    parts = _parts([len(shift) for shift in shifts], _QUERIES)
+    results = engine.run(task, parts, n_jobs=n_jobs, label=label)
+    for (number, first, last), largest in zip(parts, results, strict=True):
+        # Not finite: nothing to sum at all.
+        shifts[number][first:last] = np.where(np.isfinite(largest), -largest, 0)
+    return shifts

@@ -1,0 +1,241 @@
+"""Sums of kernels over weighted points, in logs, with a certificate."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core.far_field.expansions import highest_degree
+from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
+from fastmetric.core.pairs.pair_tiles import ALIGN
+from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, coarse_error
+from fastmetric.core.walk.mean_shift_replay import shift_groups
+from fastmetric.core.walk.query_groups import LONGEST, Queries, Rule
+from fastmetric.learn.kernel_sums.certified_walks import (
+    Path,
+    Probe,
+    Walk,
+    foreseen,
+    group_starts,
+    totals,
+)
+from fastmetric.learn.tree_building import NODES, build_tree, summarised, with_coarse_leaves
+
+KERNELS = tuple(CODES)
+METHODS = ("auto", "exact", "tree")
+
+# Nanoseconds, for "auto"; only their ratios matter. A pair in a large tile, in a leaf and in a
+# leaf in float32, and more for every dimension; a node's field at one query; a node looked at.
+_PAIR, _LEAF_PAIR, _COARSE_PAIR, _MORE = 0.85, 1.05, 0.6, 0.05
+_FIELD, _NODE = 30.0, 100.0
+_SMALL = 1000  # points that are summed pair by pair in any case
+_LARGEST = -np.log(np.finfo(float).tiny)
+_ROOT = np.array([0])
+SUMS_LEAF_SIZE = 160  # larger than for neighbours: pairs are cheap, nodes are not
+_COARSE_SHARE = 0.4  # of the tolerance that the rounding of float32 may take up
+
+
+class LogSums(NamedTuple):
+    """Log sums of the queries (m,), with certified bounds of the true ones; float64."""
+
+    estimate: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class KernelSums:
+    """The sums sum_j w_j k(|q - x_j|^2 / h^2) over fixed points x_j, for many queries q.
+
+    The Gaussian is exp(-|q - x_j|^2 / (2 h^2)).
+    """
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        weights: np.ndarray | None = None,
+        *,
+        kernel: str = "gaussian",
+        bandwidth: float = 1.0,
+        leaf_size: int = SUMS_LEAF_SIZE,
+        n_jobs: int | None = None,
+    ) -> None:
+        """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0.
+
+        Squared distances, to queries too, must not overflow.
+        """
+        self.X, self.n_jobs, self.code = X, n_jobs, CODES[kernel]
+        weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+        self._kept = np.flatnonzero(weights > 0)
+        self._unit = float(weights.max())
+        self._tree = build_tree(X[self._kept], min(leaf_size, LONGEST), n_jobs)
+        self._weights = (weights[self._kept] / weights.max())[self._tree.order]
+        self.set_bandwidth(bandwidth)
+
+    def set_bandwidth(self, bandwidth: float) -> None:
+        """Go on with another bandwidth and the same tree."""
+        self.bandwidth = float(bandwidth)
+        self._factor = (0.5 if self.code == GAUSSIAN else 1.0) / self.bandwidth**2
+        d, tree = self.X.shape[1], self._tree
+        rows = np.pad(tree.rows, ((0, -len(tree.rows) % ALIGN), (0, 0)))
+        stages = [
+            list(pairwise([*range(level.start, level.stop, NODES), level.stop]))
+            for level in reversed(_levels(tree))
+        ]
+        self._reference = summarised(
+            tree._replace(rows=rows),
+            self._weights,
+            self.bandwidth,
+            stages,
+            expanded=self.code == GAUSSIAN and highest_degree(d) > 1,
+            n_jobs=self.n_jobs,
+        )
+
+    def log_sums(
+        self,
+        query: np.ndarray | None = None,
+        *,
+        rtol: float = 0.0,
+        atol: float = 0.0,
+        method: str = "auto",
+        bounds: bool = True,
+        label: str | None = None,
+    ) -> LogSums:
+        """Return the log sums of `query` (m, d); None: of the points, each left out of its own.
+
+        Each sum is within rtol times the truth plus `atol` of it, and rounding. Without
+        `bounds` the bounds are the estimate.
+        """
+        order, queries = self._queries(query)
+        eps = float(np.finfo(self.X.dtype).eps)
+        rule = self._rule(rtol, min(atol / self._unit, 1e300))
+        walk = Walk(self._reference, rule, _ROOT, exact=True)
+        if method == "tree" or (method == "auto" and not self._few):
+            by_leaves = self._walk(rule)
+            if method == "tree" or self._pays(queries, by_leaves):
+                walk = by_leaves
+        estimate, *ends = self._log_sums(queries, walk, label)
+        if bounds and not has_tails(self.code):
+            # Near the rim of a compact kernel a distance's last bit is a large part of the
+            # kernel: the bounds are those of distances that much larger and smaller.
+            slack = (self.X.shape[1] + 4) * eps
+            for k, sign in enumerate((1, -1)):
+                moved = rule._replace(factor=rule.factor * (1 + sign * slack))
+                ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
+        out = np.empty((3, len(order)))
+        out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
+        if bounds:
+            n, d = self._tree.rows.shape
+            # Exponents, sums of d squares, are rounded; they are relative to the largest weight.
+            exponents = np.maximum(np.abs(out), np.abs(out - np.log(self._unit)))
+            size = np.where(np.isfinite(out), exponents, 0).max(axis=0) + d + np.log2(n + 1)
+            rounding = (8 + d / 2) * eps * size
+            out[1] -= rounding
+            out[2] += rounding
+        return LogSums(*out)
+
+    def shifts(
+        self, query: np.ndarray, *, rtol: float = 0.0, label: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return log sums (m,) of `query` (m, d), and how far mean shift moves it (m, d) [SHI-1].
+
+        Of the Gaussian kernel. The sums are within `rtol`; the moves are those of these sums.
+        """
+        order, queries = self._queries(query)
+        rule = self._rule(rtol, 0.0)
+        walk = Walk(self._reference, rule, _ROOT, keep=True)
+        walk = walk._replace(exact=self._few or not self._pays(queries, walk))
+        [found] = totals([(queries, walk)], self.n_jobs, label)
+
+        def task(path: Path) -> np.ndarray:
+            return shift_groups(path.queries, walk.reference, rule, _ROOT, walk.exact, *path[1:])
+
+        together = np.empty(query.shape)
+        alone = np.empty((len(found.faint), query.shape[1]))
+        results = engine.run(task, found.paths, n_jobs=self.n_jobs, label=label)
+        for path, steps in zip(found.paths, results, strict=True):
+            start = path.queries.starts[path.first]
+            target = together if path.queries is queries else alone
+            target[start : start + len(steps)] = steps
+        together[found.faint] = alone
+        logs, moves = np.empty(len(query)), np.empty(query.shape)
+        logs[order], moves[order] = found.logs()[0] + np.log(self._unit), together
+        return logs, moves
+
+    def _rule(self, rtol: float, atol: float) -> Rule:
+        """Return the rule that keeps to the tolerances."""
+        # Without a tolerance, as much is left out as rounding loses anyway. Plain floats: walks
+        # are compiled for the types of a rule.
+        rtol = float(max(rtol, np.finfo(self.X.dtype).eps / 2))
+        return Rule(self.code, self._factor, rtol, float(atol))
+
+    def _walk(self, rule: Rule) -> Walk:
+        """Return the walk by a rule, leaves in float32 if its tolerance is wide enough [SUM-8]."""
+        error = self._coarse_error()
+        if error > min(_COARSE_SHARE * rule.rtol, COARSEST):
+            return Walk(self._reference, rule, _ROOT)
+        if not self._reference.coarse_panels.size:
+            self._reference = with_coarse_leaves(self._reference, self.bandwidth, self.n_jobs)
+        # What is certain to be in a sum is measured by sums that are off by the error, too.
+        rule = rule._replace(rtol=(rule.rtol - error) / (1 + 2 * error), coarse=error)
+        return Walk(self._reference, rule, _ROOT)
+
+    def _coarse_error(self) -> float:
+        """Return the relative error of leaves in float32; infinity where these will not do."""
+        light = self._weights.min() < LIGHTEST
+        if self.code != GAUSSIAN or self.X.dtype != np.float64 or light:
+            return np.inf
+        tree = self._tree
+        longest = (tree.stops - tree.starts)[tree.children < 0].max()
+        return coarse_error(tree.rows.shape[1], int(longest))
+
+    def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
+        """Return the logs of the sums, and of their bounds but for rounding (m,)."""
+        [found] = totals([(queries, walk)], self.n_jobs, label)
+        whole = found._replace(total=found.total * self._unit, error=found.error * self._unit)
+        # The unit is taken in before the log where it can be: logs of opposite sign cancel.
+        apart, logs = found.logs() + np.log(self._unit), whole.logs()
+        return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
+
+    @property
+    def _few(self) -> bool:
+        """Return whether a tree is not worth a thought."""
+        return len(self._tree.rows) < _SMALL
+
+    def _pays(self, queries: Queries, walk: Walk) -> bool:
+        """Return whether a walk costs less than all pairs: by counts, from a few groups."""
+        n, d = self._tree.rows.shape
+        groups = [Probe(queries, g, (walk,)) for g in range(len(queries.starts))]
+        work, more = foreseen(groups, self.n_jobs), _MORE * d
+        pair = (_COARSE_PAIR if walk.rule.coarse else _LEAF_PAIR) + more
+        tree = work.pairs * pair + work.fields * _FIELD + work.nodes * _NODE
+        return tree <= n * work.queries * (_PAIR + more)
+
+    def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
+        """Return the caller's row of each query, and the queries, grouped."""
+        whole = len(self._kept) == len(self.X)
+        points = self.X if query is None else query.astype(self.X.dtype, copy=False)
+        if whole and (query is None or np.array_equal(points, self.X)):
+            tree = self._tree
+        else:
+            tree = build_tree(points, SUMS_LEAF_SIZE, self.n_jobs)
+        selves = np.full(len(points), -1)
+        if query is None:
+            place = np.full(len(points), -1)
+            place[self._kept[self._tree.order]] = np.arange(len(self._kept))
+            selves = place[tree.order]
+        starts = group_starts(tree)
+        stops = np.append(starts[1:], len(points))
+        return tree.order, Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
+
+
+def _levels(tree: Tree) -> list[range]:
+    """Return the levels of the tree as ranges of nodes."""
+    levels = [range(0, 1)]
+    while levels[-1].stop < len(tree.starts):
+        inner = np.count_nonzero(tree.children[levels[-1].start : levels[-1].stop] >= 0)
+        levels.append(range(levels[-1].stop, levels[-1].stop + 2 * inner))
+    return levels

@@ -1,0 +1,85 @@
+"""Responsibilities by matrix products, stripe by stripe of the rows: for many dimensions.
+
+With responsibilities lambda_ij, row sums rho_i (1 but for rounding), column sums r_j and
+u_i = rho_i w_i - sum_j lambda_ij w_j [LOC-3],
+
+    sum_ij lambda_ij (w_i - w_j)(w_i - w_j)ᵀ
+        = sum_j r_j w_j w_jᵀ - sum_i rho_i w_i w_iᵀ + sum_i (u_i w_iᵀ + w_i u_iᵀ),
+
+so that a stripe needs nothing but its own rows and one number for every other row. Distances and
+scatter lose eps |w|² to cancellation; where that would show, pairs are taken by differences.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core.pairs.product_weights import few_products, weigh
+from fastmetric.learn.rows import cross_product
+
+_FROM = 16  # dimensions, from which on products are faster than differences
+_LOSS = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 5e-4}  # eps |w|², in the mean
+_PAIRS, _ROWS = 2**20, (32, 256)  # pairs in a stripe, and its rows at least and at most
+_FEW = 0.25  # of the pairs: fewer are multiplied one by one
+
+
+def are_safe(*sides: np.ndarray) -> bool:
+    """Return whether products of rows (n, D) lose nothing that matters, and pay."""
+    if sides[0].shape[1] < _FROM:
+        return False
+    size = max(np.einsum("ij,ij->", W, W, dtype=np.float64) / len(W) for W in sides)
+    return bool(np.finfo(sides[0].dtype).eps * size < _LOSS[sides[0].dtype])
+
+
+def log_sums_and_scatter(
+    query: np.ndarray,
+    ref: np.ndarray,
+    selves: np.ndarray,
+    q: int,
+    n_jobs: int | None = None,
+    label: str | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log sums (m,) of the rows `query` (m, D) over `ref` (n, D), and the scatter.
+
+    Distances are those of the first q coordinates. Row i is itself ref[selves[i]], left out; -1:
+    it is none of them.
+    """
+    m, n = len(query), len(ref)
+    near_ref = np.ascontiguousarray(ref[:, :q])
+    near = near_ref if query is ref else np.ascontiguousarray(query[:, :q])
+    sq_ref, sq = squares(near_ref), squares(near)
+    step = min(max(_PAIRS // n, _ROWS[0]), _ROWS[1])
+
+    def task(first: int) -> tuple[np.ndarray, ...]:
+        rows = slice(first, min(first + step, m))
+        col_sums = np.zeros(n)
+        weights = near[rows] @ near_ref.T
+        log_sums, row_sums, live = weigh(weights, sq[rows], sq_ref, selves[rows], col_sums)
+        few = live < _FEW * weights.size
+        pulled = few_products(weights, ref) if few else weights @ ref
+        return log_sums, row_sums, row_sums[:, None] * query[rows] - pulled, col_sums
+
+    parts, r = [], np.zeros(n)
+    for *part, col_sums in engine.run(task, range(0, m, step), n_jobs=n_jobs, label=label):
+        parts.append(part)
+        r += col_sums
+    log_sums, rho, u = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    if query is ref:
+        return log_sums, scatter_of(u, rho, r, ref, n_jobs)
+    none = np.zeros(n)
+    scatter = scatter_of(u, rho, np.zeros(m), query, n_jobs)
+    return log_sums, scatter + scatter_of(np.zeros(ref.shape), none, r, ref, n_jobs)
+
+
+def scatter_of(
+    u: np.ndarray, rho: np.ndarray, r: np.ndarray, W: np.ndarray, n_jobs: int | None = None
+) -> np.ndarray:
+    """Return the scatter (D, D) of rows W (n, D), each with u, a row sum and a column sum."""
+    half = cross_product(u + 0.5 * (r - rho)[:, None] * W, W, np.zeros(W.shape[1]), n_jobs)
+    return half + half.T
+
+
+def squares(rows: np.ndarray) -> np.ndarray:
+    """Return the squares (m,) of rows, in their precision."""
+    return np.einsum("ij,ij->i", rows, rows, dtype=np.float64).astype(rows.dtype)

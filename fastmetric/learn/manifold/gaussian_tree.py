@@ -1,0 +1,133 @@
+"""Log densities of pancakes in few dimensions, by a walk over a k-d tree [MAN-6]."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core.gaussians.gaussian_tree_walk import Bounds, Leaves, bound_nodes, log_sums
+from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.learn.manifold.covariance_grid import Grid, shapes_of
+from fastmetric.learn.manifold.neighbourhood_pca import Pancakes
+from fastmetric.learn.tree_building import build_tree
+
+_MOST_FEATURES = 12
+_FEWEST = 256  # queries, and points, with which a tree may pay
+_LEAF_SIZE = 128
+_QUERIES = 512  # of a block, at most
+_LONGEST = 1e8  # nanoseconds of a block, if nothing is left out
+_TRIAL = 32  # queries of a trial, and at most one out of so many
+# Nanoseconds, of which only the ratios matter: a pair in a leaf, and each of its products; a node
+# that is opened; a pair in blocks: each shape, each direction and its products, between what they
+# take in float64 and in float32.
+_PAIR, _PRODUCT, _NODE = 2.5, 0.25, 25.0
+_BLOCK_SHAPE, _BLOCK_DIRECTION, _BLOCK_PRODUCT = 1.9, 0.4, 0.05
+
+
+class _Points(NamedTuple):
+    """Pancakes in the order of a tree, float64."""
+
+    pancakes: Pancakes
+    tree: Tree
+    points: np.ndarray  # (D, n)
+    directions: np.ndarray  # (q, D, n)
+    slack: float  # by how much lengths along and across may not add up, relatively
+
+
+class _Walk(NamedTuple):
+    """A tree over pancakes of one shape."""
+
+    tree: Tree
+    leaves: Leaves
+    bounds: Bounds
+
+
+def log_densities_by_tree(
+    pancakes: Pancakes,
+    query: np.ndarray,
+    grid: Grid,
+    rtol: float,
+    n_jobs: int | None = None,
+    label: str | None = None,
+) -> np.ndarray | None:
+    """Return the log densities (Q, S, m) at the queries (m, D); None if a tree would not pay.
+
+    What is left out is at most rtol of a density, or half an eps.
+    """
+    (n, n_features), m = pancakes.X.shape, len(query)
+    if n_features > _MOST_FEATURES or min(n, m) < _FEWEST:
+        return None
+    points = _in_order(pancakes, int(grid.counts[-1]), n_jobs)
+    shapes = [Grid(*shape) for shape in product(grid.counts[:, None], grid.noise[:, None])]
+    log_rtol = np.log(max(rtol, float(np.finfo(query.dtype).eps) / 2))
+    query = query.astype(np.float64, copy=False)
+    if not _pays(points, shapes, query[:: max(_TRIAL, m // _TRIAL)], log_rtol, n_jobs):
+        return None
+    # Neighbours one after the other: they find their leaves in the cache.
+    order = build_tree(query, n_jobs=n_jobs).order
+    logs = np.empty((len(shapes), m))
+    for out, shape in zip(logs, shapes, strict=True):
+        walk = _walk(points, shape)
+        size = max(1, min(_QUERIES, int(_LONGEST / (n * _pair_cost(n_features, shape)))))
+        blocks = [order[first : first + size] for first in range(0, m, size)]
+
+        def task(rows: np.ndarray, walk: _Walk = walk) -> np.ndarray:
+            return log_sums(*walk, query[rows], log_rtol)[0]
+
+        parts = engine.run(task, blocks, n_jobs=n_jobs, label=label)
+        for rows, part in zip(blocks, parts, strict=True):
+            out[rows] = part
+    return logs.reshape(len(grid.counts), len(grid.noise), m) - np.log(n)
+
+
+def _in_order(pancakes: Pancakes, q: int, n_jobs: int | None) -> _Points:
+    """Return the pancakes with q of their directions in the order of their tree."""
+    tree = build_tree(pancakes.X.astype(np.float64, copy=False), _LEAF_SIZE, n_jobs)
+    directions = pancakes.directions[tree.order, :q].transpose(1, 2, 0)
+    directions = np.ascontiguousarray(directions, np.float64)
+    # The squares of what is along and across a direction v add up but for 1 - |v|² of the former.
+    off = np.abs(1 - np.einsum("jkn,jkn->jn", directions, directions)).max(initial=0)
+    return _Points(
+        pancakes, tree, np.ascontiguousarray(tree.rows.T), directions, slack=2 * float(off)
+    )
+
+
+def _walk(points: _Points, shape: Grid) -> _Walk:
+    """Return the tree for one shape."""
+    pancakes, tree, q = points.pancakes, points.tree, int(shape.counts[0])
+    found = shapes_of(pancakes, tree.order, shape, np.dtype(np.float64))
+    log_tops = found.log_factors[:, 0, 0]
+    largest = pancakes.variances[tree.order, :q].max(axis=1, initial=0) + shape.noise[0]
+    inverse = np.ascontiguousarray(found.inverse[:, 0].T)
+    leaves = Leaves(
+        points.points, points.directions[:q], inverse, float(found.inverse_noise[0]), log_tops
+    )
+    return _Walk(tree, leaves, bound_nodes(tree, log_tops, largest, points.slack))
+
+
+def _pair_cost(n_features: int, shape: Grid) -> float:
+    """Return what a pair in a leaf costs."""
+    return _PAIR + _PRODUCT * 2 * n_features * (int(shape.counts[0]) + 1)
+
+
+def _pays(
+    points: _Points, shapes: list[Grid], trial: np.ndarray, log_rtol: float, n_jobs: int | None
+) -> bool:
+    """Return whether the tree promises less work than all pairs, by what a few queries count."""
+    q, n_features, n = points.directions.shape
+    in_blocks = (q + 1) * (_BLOCK_DIRECTION + _BLOCK_PRODUCT * n_features)
+    left = len(trial) * n * (_BLOCK_SHAPE * len(shapes) + in_blocks)
+    for shape in shapes:
+        walk, cost = _walk(points, shape), _pair_cost(n_features, shape)
+
+        def task(x: np.ndarray, walk: _Walk = walk) -> tuple[int, int]:
+            return log_sums(*walk, x[None], log_rtol)[1:]
+
+        for pairs, nodes in engine.run(task, list(trial), n_jobs=n_jobs):
+            left -= pairs * cost + nodes * _NODE
+        if left <= 0:
+            return False
+    return True

@@ -1,0 +1,250 @@
+"""Which pancakes matter at which queries, by a bound that takes a fraction of the products.
+
+A Gaussian's quadratic form is at least that of its marginal in any subspace [MAN-5]. In the leading
+principal directions of the data marginals are cheap, and in many dimensions they leave few pairs
+of a query and a pancake. These are then computed in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fastmetric import engine
+from fastmetric.core.gaussians.local_gaussians import Marginals, Sums, add_pairs, list_pairs
+from fastmetric.learn.manifold.covariance_grid import Block, Grid, empty_sums, shapes_of
+from fastmetric.learn.manifold.neighbourhood_pca import Pancakes
+from fastmetric.learn.rows import whitened
+
+_NARROW = np.dtype(np.float32)  # in which marginals are multiplied
+_MOST_ROUNDING = 10.0  # nats, with which screening pays
+_LEFT_OUT = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-7}  # share of a density
+_FEW_PAIRS = 0.2  # a share that is better computed pair by pair than by products
+_QUERIES, _POINTS = 512, 2048  # of a block in the search for the nearest
+_ROWS = 1024  # of the products in a tile
+_TRIAL_QUERIES, _TRIAL_POINTS = 32, 128
+# Costs of a pair, in products in float32: the bound in every direction beside its coordinates, a
+# pair alone in its products, the marginal of a pancake in the products of its directions.
+_BOUND, _ALONE, _MARGINAL = 5.0, 3.5, 6.0
+_WORTH = 0.8  # of the cost without screening
+_LEAST_WORK = 7e9  # products in float32 without screening: a trial takes as long as some 1e9
+
+
+class Screen(NamedTuple):
+    """What decides whether a pancake matters at a query."""
+
+    basis: np.ndarray  # (D, d): orthonormal, over the standard deviation of the noise; float64
+    query: np.ndarray  # (m, d), the coordinates of the queries, float32
+    known: np.ndarray  # (m,): a term of each log density, mostly a large one; float64
+    margin: float  # terms so far below do not matter
+
+
+def make_screen(
+    size: float,
+    pancakes: Pancakes,
+    query: np.ndarray,
+    grid: Grid,
+    rtol: float,
+    n_jobs: int | None,
+) -> Screen | None:
+    """Return the cheapest screen for a grid of one shape; None: there is none that pays.
+
+    size: the largest |x|² + |x_i|², centred. A trial with a few queries and points decides.
+    """
+    n, n_features = pancakes.X.shape
+    m, q, width = len(query), int(grid.counts[-1]), query.itemsize / _NARROW.itemsize
+    unscreened = width * (q + 1) * n_features
+    several = len(grid.counts) * len(grid.noise) > 1
+    if several or m < max(_TRIAL_QUERIES, n_features) or n * m * unscreened < _LEAST_WORK:
+        return None
+    rounding = {d: _rounding(d, size, pancakes, grid) for d in _numbers_of_coordinates(n_features)}
+    if min(rounding.values()) > _MOST_ROUNDING:
+        return None
+    log_share = np.log(n / max(rtol, _LEFT_OUT[query.dtype]))
+    basis = _principal_directions(pancakes, grid)
+    trial = query[:: m // _TRIAL_QUERIES][:_TRIAL_QUERIES]
+    points = np.arange(n)[:: max(1, n // _TRIAL_POINTS)][:_TRIAL_POINTS]
+    wanted, few = _coordinates(trial, pancakes, basis, n_jobs), max(1, n_features // 2)
+    known = _known_terms(pancakes, trial, grid, basis[:, :few], wanted[:, :few], n_jobs)
+    best, least = 0, _WORTH * unscreened
+    for d, lost in rounding.items():
+        cost = (q + 1) * (d + _BOUND) + _MARGINAL * q * n_features * d / m
+        if cost >= least:
+            break
+        screen = Screen(basis[:, :d], wanted[:, :d], known, lost + log_share)
+        found, _ = _listed(pancakes, points, grid, screen)
+        cost += _ALONE * len(found) / (len(trial) * len(points)) * unscreened
+        if cost < least:
+            best, least = d, cost
+    if best == 0:
+        return None
+    basis = np.ascontiguousarray(basis[:, :best])
+    wanted = _coordinates(query, pancakes, basis, n_jobs)
+    known = _known_terms(pancakes, query, grid, basis, wanted, n_jobs)
+    return Screen(basis, wanted, known, rounding[best] + log_share)
+
+
+def _numbers_of_coordinates(n_features: int) -> list[int]:
+    """Return how many coordinates are tried."""
+    return [max(1, n_features // part) for part in (8, 4, 2, 1)]
+
+
+def _coordinates(
+    rows: np.ndarray, pancakes: Pancakes, basis: np.ndarray, n_jobs: int | None
+) -> np.ndarray:
+    """Return the coordinates of some rows in the basis (D, d), float32."""
+    return whitened(rows, pancakes.center, basis.T, n_jobs).astype(_NARROW, copy=False)
+
+
+def _rounding(d: int, size: float, pancakes: Pancakes, grid: Grid) -> float:
+    """Return by how many nats rounding moves a bound in d coordinates against a term, at most.
+
+    By a bound for sums of d products in float32, and of D products in the precision of the data,
+    in each of q directions; and by what float32 loses of the logs of variances.
+    """
+    n_features, noise = pancakes.X.shape[1], float(grid.noise[0])
+    narrow, own = float(np.finfo(_NARROW).eps), float(np.finfo(pancakes.X.dtype).eps)
+    largest = float(pancakes.variances.max(initial=0)) + noise
+    logs = abs(np.log(2 * np.pi * largest)) + abs(np.log(2 * np.pi * noise))
+    sums = 8 * np.sqrt(grid.counts[-1] + 1) * (narrow * (d + 4) + own * n_features)
+    return float(sums * size / noise + 2 * narrow * n_features * logs)
+
+
+def _principal_directions(pancakes: Pancakes, grid: Grid) -> np.ndarray:
+    """Return a basis (D, D): principal directions of some of the points, the leading ones first.
+
+    Any orthonormal one is right. Over the standard deviation of the noise.
+    """
+    n, n_features = pancakes.X.shape
+    sigma = np.sqrt(grid.noise[0])
+    some = (pancakes.X[:: max(1, n // (4 * n_features))] - pancakes.center) / sigma
+    return np.ascontiguousarray(np.linalg.eigh(some.T @ some)[1][:, ::-1] / sigma)
+
+
+def _known_terms(
+    pancakes: Pancakes,
+    query: np.ndarray,
+    grid: Grid,
+    basis: np.ndarray,
+    wanted: np.ndarray,
+    n_jobs: int | None,
+) -> np.ndarray:
+    """Return a term (m,), float64, of the log density at each query: mostly a large one.
+
+    The largest of those of the nearest point of every block, in the coordinates of the basis;
+    `wanted` (m, d) are those of the queries.
+    """
+    points = _coordinates(pancakes.X, pancakes, basis, n_jobs)
+    half_norms = np.einsum("ij,ij->i", points, points) / 2
+
+    def task(block: Block) -> np.ndarray:
+        closeness = wanted[block.rows] @ points[block.points].T
+        closeness -= half_norms[block.points]  # (|x|² - |x - x_i|²) / 2
+        nearest, places = np.unique(closeness.argmax(axis=1), return_inverse=True)
+        nearest += block.points.start
+        sums = empty_sums(grid, len(places))
+        every = np.arange(len(places))
+        _add_pairs(pancakes, query[block.rows], nearest, places, every, grid, sums)
+        return sums.top[0, 0]
+
+    (m, n), known = (len(query), len(points)), np.full(len(query), -np.inf)
+    blocks = [
+        Block(slice(i, min(i + _QUERIES, m)), slice(j, min(j + _POINTS, n)))
+        for i in range(0, m, _QUERIES)
+        for j in range(0, n, _POINTS)
+    ]
+    for block, part in zip(blocks, engine.run(task, blocks, n_jobs=n_jobs), strict=True):
+        known[block.rows] = np.maximum(known[block.rows], part)
+    return known
+
+
+def _marginals(
+    pancakes: Pancakes, points: slice | np.ndarray, grid: Grid, basis: np.ndarray
+) -> Marginals:
+    """Return the marginals of some pancakes in the coordinates of the basis (D, d) [MAN-5].
+
+    In float64: what rounding does to their directions is magnified by the size of a pancake.
+    """
+    q = int(grid.counts[-1])
+    centred = (pancakes.X[points] - pancakes.center).astype(np.float64, copy=False)
+    directions = pancakes.directions[points, :q].astype(np.float64, copy=False)
+    t, (n_features, d) = len(centred), basis.shape
+    own = (centred @ basis)[:, None]
+    along = (directions.reshape(t * q, n_features) @ basis).reshape(t, q, d)
+    along *= np.sqrt(pancakes.variances[points, :q, None].astype(np.float64, copy=False))
+    inner = np.eye(q) + along @ along.transpose(0, 2, 1)
+    along = np.linalg.inv(np.linalg.cholesky(inner)) @ along
+    log_factors = shapes_of(pancakes, points, grid, _NARROW).log_factors[:, 0, 0]
+    return Marginals(
+        np.concatenate([along, own], axis=1).astype(_NARROW),
+        np.matmul(along, own.transpose(0, 2, 1))[:, :, 0].astype(_NARROW),
+        np.einsum("ijk,ijk->i", own, own).astype(_NARROW),
+        (2 * log_factors).astype(_NARROW),
+    )
+
+
+def _listed(
+    pancakes: Pancakes, points: slice | np.ndarray, grid: Grid, screen: Screen
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs that matter: of points and of the screen's queries, by their place (p,)."""
+    marginals = _marginals(pancakes, points, grid, screen.basis)
+    query, floors = screen.query, 2 * (screen.known - screen.margin)
+    t, height, d = marginals.rows.shape
+    products = marginals.rows.reshape(t * height, d) @ query.T
+    return list_pairs(
+        products.reshape(t, height, len(query)),
+        marginals,
+        np.einsum("ij,ij->i", query, query),
+        floors.astype(_NARROW),
+    )
+
+
+def add_screened(
+    pancakes: Pancakes,
+    query: np.ndarray,
+    block: Block,
+    grid: Grid,
+    sums: Sums,
+    *,
+    screen: Screen,
+    add_all: Callable[..., None],
+) -> None:
+    """Add those pancakes of a block that matter to the sums at its queries, pair by pair.
+
+    Where many of a tile do, `add_all` adds them all.
+    """
+    step = max(1, _ROWS // (int(grid.counts[-1]) + 1))
+    coordinates = screen.query[block.rows]
+    for first in range(block.points.start, block.points.stop, step):
+        part = slice(first, min(first + step, block.points.stop))
+        # What has been added may be larger than what was known before.
+        known = np.maximum(screen.known[block.rows], sums.top[0, 0])
+        own = screen._replace(query=coordinates, known=known)
+        rows, columns = _listed(pancakes, part, grid, own)
+        if len(rows) > _FEW_PAIRS * len(known) * (part.stop - first):
+            add_all(pancakes, query, Block(block.rows, part), grid, sums)
+        else:
+            _add_pairs(pancakes, query[block.rows], part, rows, columns, grid, sums)
+
+
+def _add_pairs(
+    pancakes: Pancakes,
+    query: np.ndarray,
+    points: slice | np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    grid: Grid,
+    sums: Sums,
+) -> None:
+    """Add the pairs of pancakes `points`[rows] and queries `columns` to the sums."""
+    add_pairs(
+        query,
+        pancakes.X[points],
+        pancakes.directions[points, : int(grid.counts[-1])],
+        shapes_of(pancakes, points, grid, query.dtype),
+        rows,
+        columns,
+        sums,
+    )

@@ -1,0 +1,173 @@
+"""The modes of a kernel density: climbed to by certified sums, checked by exact ones."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from fastmetric import engine
+from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.modes.trajectories import MEET, Ends, Steps, climb
+
+_ROUGH = 10  # times rtol: a shorter step by approximate sums is noise
+_PROBE = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}  # bandwidths, for differences
+_NUDGE = 0.1  # bandwidths: away from a saddle
+_ROUNDS = 10  # of nudges
+_BLOCK, _SUBSPACE = 8, 4  # directions that are looked along at once, and how often
+_COORDINATES = 4_000_000  # of points that are looked at at once
+
+
+class Climb(NamedTuple):
+    """How to climb, and when to stop."""
+
+    rtol: float  # of the sums on the way
+    tol: float  # of h |grad log p| at the end
+    max_iter: int
+    label: str | None = None  # of a progress bar
+
+
+class Modes(NamedTuple):
+    """Modes by falling density, and the mode of each start."""
+
+    points: np.ndarray  # (k, d)
+    gradients: np.ndarray  # (k,): h |grad log p| by exact sums
+    of_starts: np.ndarray  # (m,)
+    n_left: int  # of them that were not reached: the gradient is not small, or it is a saddle
+    n_iter: int
+
+
+def find_modes(sums: KernelSums, starts: np.ndarray, how: Climb) -> Modes:
+    """Return the modes that `starts` (m, d) climb to.
+
+    By sums within `rtol` first, from where these end by exact ones; a saddle is left along its
+    steepest direction. Ends in one place are one mode.
+    """
+    h, dtype = sums.bandwidth, sums.X.dtype
+    # A step is a difference of coordinates: below their rounding it says nothing.
+    rounding = 8 * float(np.finfo(dtype).eps) * float(np.abs(sums.X).max()) / h
+    tol = max(how.tol, rounding)
+
+    def exact(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return sums.shifts(points, label=how.label)
+
+    def within_rtol(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return sums.shifts(points, rtol=how.rtol, label=how.label)
+
+    ends = _at_start(starts)
+    if how.rtol > 0:
+        coarse = max(tol, _ROUGH * how.rtol)
+        ends = climb(within_rtol, starts, h, tol=coarse, max_iter=how.max_iter)
+    ends = _on(ends, climb(exact, ends.points, h, tol=tol, max_iter=max(1, _left(ends, how))))
+    saddles, nudged = _off_saddles(exact, ends, h, rounding)
+    for _ in range(_ROUNDS):
+        if not saddles.size or not _left(ends, how):
+            break
+        points = ends.points.copy()
+        points[saddles] = nudged
+        ends = _on(ends, climb(exact, points, h, tol=tol, max_iter=_left(ends, how)))
+        saddles, nudged = _off_saddles(exact, ends, h, rounding)
+    modes, mode_of_end = _united(ends, MEET * h)
+    n_left = int(np.sum((ends.steps[modes] > tol * h) | np.isin(modes, saddles)))
+    return Modes(
+        ends.points[modes],
+        ends.steps[modes] / h,
+        mode_of_end[ends.of_starts],
+        n_left,
+        ends.n_iter,
+    )
+
+
+def bins(points: np.ndarray, side: float, least: int) -> np.ndarray:
+    """Return the middles (m, d) of the cells that hold at least so many points (n, d)."""
+    cells, counts = np.unique(np.round(points / side), axis=0, return_counts=True)
+    return (cells[counts >= least] * side).astype(points.dtype)
+
+
+def nearest(modes: np.ndarray, points: np.ndarray, n_jobs: int | None) -> np.ndarray:
+    """Return the number of the mode (k, d) nearest to each of the points (m, d)."""
+    return cKDTree(modes).query(points, workers=engine.effective_jobs(n_jobs))[1]
+
+
+def _at_start(starts: np.ndarray) -> Ends:
+    """Return the ends of a climb of no steps."""
+    m = len(starts)
+    return Ends(starts, np.full(m, -np.inf), np.full(m, np.inf), np.arange(m), 0)
+
+
+def _on(before: Ends, after: Ends) -> Ends:
+    """Return the ends of a climb that went on from the ends of another."""
+    return after._replace(
+        of_starts=after.of_starts[before.of_starts], n_iter=before.n_iter + after.n_iter
+    )
+
+
+def _left(ends: Ends, how: Climb) -> int:
+    """Return the number of steps that may still be taken."""
+    return max(0, how.max_iter - ends.n_iter)
+
+
+def _off_saddles(
+    steps_at: Steps, ends: Ends, h: float, rounding: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which ends are saddles (s,), and points (s, d) beside them, on the higher side."""
+    k, d = ends.points.shape
+    curvatures, directions = np.empty(k), np.empty((k, d))
+    size = max(1, _COORDINATES // (2 * min(d, _BLOCK) * d))
+    for part in (slice(start, start + size) for start in range(0, k, size)):
+        curvatures[part], directions[part] = _steepest(steps_at, ends.points[part], h)
+    # What is flatter than differences can tell counts as a mode.
+    probe = _PROBE[ends.points.dtype]
+    saddles = np.flatnonzero(curvatures > max(10 * probe, 4 * rounding / probe))
+    away = (_NUDGE * h) * directions[saddles]
+    both = np.stack([ends.points[saddles] + away, ends.points[saddles] - away])
+    both = both.astype(ends.points.dtype)
+    if not saddles.size:
+        return saddles, both[0]
+    log_sums = steps_at(both.reshape(-1, d))[0].reshape(2, -1)
+    return saddles, np.where((log_sums[0] >= log_sums[1])[:, None], both[0], both[1])
+
+
+def _steepest(steps_at: Steps, points: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest curvature (m,) of the log density at points (m, d), and its direction.
+
+    In units of 1/h^2: the largest eigenvalue of the derivative of the step, by differences along
+    all axes; in many dimensions by a few rounds of subspace iteration.
+    """
+    m, d = points.shape
+    probe, b = _PROBE[points.dtype], min(d, _BLOCK)
+    start = np.eye(d) if b == d else np.random.default_rng(0).standard_normal((d, b))
+    axes = np.broadcast_to(np.linalg.qr(start)[0], (m, d, b))
+    for _ in range(1 if b == d else _SUBSPACE):
+        offsets = (probe * h) * axes.transpose(0, 2, 1)
+        both = np.stack([points[:, None] + offsets, points[:, None] - offsets])
+        _, steps = steps_at(both.reshape(-1, d).astype(points.dtype))
+        ahead, behind = steps.reshape(2, m, b, d).transpose(0, 1, 3, 2)
+        bent = (ahead - behind) / (2 * probe * h)
+        small = axes.transpose(0, 2, 1) @ bent
+        values, vectors = np.linalg.eigh((small + small.transpose(0, 2, 1)) / 2)
+        directions = (axes @ vectors[:, :, -1:])[:, :, 0]
+        axes = np.linalg.qr(axes + bent)[0]  # the derivative plus 1 has no negative eigenvalue
+    return values[:, -1], directions
+
+
+def _united(ends: Ends, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the highest (k,) of the ends within `radius`, by falling density, and who is whose.
+
+    Chains of neighbours count as one.
+    """
+    m = len(ends.points)
+    pairs = cKDTree(ends.points).query_pairs(radius, output_type="ndarray")
+    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(m, m))
+    _, place = connected_components(links, directed=False)
+    # Equal densities by coordinates: the order must not depend on that of the rows.
+    order = np.lexsort((*ends.points.T[::-1], -ends.log_sums))
+    _, first, number = np.unique(place[order], return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.intp)
+    rank[np.argsort(first)] = np.arange(len(first))
+    mode_of_end = np.empty(m, np.intp)
+    mode_of_end[order] = rank[number]
+    return order[np.sort(first)], mode_of_end

@@ -1,0 +1,253 @@
+"""The objective of every NCA variant: the expected number of rows that are given their own class.
+
+A row's probability P_i of its own class comes from two sums of weighted kernels, over its own
+class and over the others, and from the background if there is one [CCK-2], [CCK-7]; f(A) =
+sum P_i [CCK-3] and its gradient 2 UᵀX [CCK-6]. The sums go over all pairs, over trees, or over the
+pairs in reach of a compact kernel.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from fastmetric import engine
+from fastmetric.core.kernels import BIWEIGHT, GAUSSIAN
+from fastmetric.core.pairs.cell_list import COORDINATES
+from fastmetric.core.pairs.pair_tiles import make_points
+from fastmetric.learn.nca.background import Background
+from fastmetric.learn.nca.class_weights import Factors, Mixture
+from fastmetric.learn.pair_sums.all_pairs import (
+    AllPairs,
+    Classes,
+    ClassSums,
+    RowPairs,
+    mostly_faint,
+)
+from fastmetric.learn.pair_sums.class_trees import Forest
+from fastmetric.learn.pair_sums.cutoff_grid import InReach
+from fastmetric.learn.rows import column_means, cross_product, project
+
+# Where "auto" looks at trees at all: rows, dimensions, and rows a class.
+_TREES_FROM, _TREES_TO, _PER_CLASS = 5000, 12, 50
+_LANES_FROM = 500  # rows from which on "auto" looks at lanes
+_LIGHTEST = 1e-20  # with smaller weights, what rows pull with would overflow in float32
+
+
+class Evaluation(NamedTuple):
+    """Value and gradient of the sum of P_i over the chosen rows."""
+
+    value: float
+    gradient: np.ndarray  # (d, D), float64
+    error_bound: float = 0.0  # certified: how far the value is from the true one, but for rounding
+    way: str = "all pairs"  # or "trees", "pairs in reach"
+    pair_share: float = 1.0  # of the pairs that were visited
+    beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
+
+
+class _RowTerms(NamedTuple):
+    """What the chosen rows (m,) have to do with classes, in logs."""
+
+    own: np.ndarray  # the kernels of the own class
+    other: np.ndarray  # those of the others
+    own_background: np.ndarray | None = None
+    other_background: np.ndarray | None = None
+
+    def probabilities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row near to nothing."""
+        own, other = self.own, self.other
+        if self.own_background is not None and self.other_background is not None:
+            own = np.logaddexp(own, self.own_background)
+            other = np.logaddexp(other, self.other_background)
+        log_total = np.logaddexp(own, other)
+        log_total[np.isneginf(log_total)] = 0
+        return np.exp(own - log_total), np.exp(other - log_total), log_total
+
+
+class Objective:
+    """An objective on one data set: rows sorted by class once, evaluated at many A."""
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        n_jobs: int | None = None,
+        *,
+        mixture: Mixture = Mixture(),  # noqa: B008 (immutable)
+        method: str = "exact",
+        rtol: float = 0.0,
+    ) -> None:
+        """Take the data X (n, D), a float array, and class numbers y (n,), 0-based, none missing.
+
+        `method` is "exact", "tree", with class sums within `rtol`, or "auto", the faster one.
+        """
+        self.X, self.n_jobs, self.method, self.rtol = X, n_jobs, method, rtol
+        self.mixture, self.labels = mixture, y
+        self.center = column_means(X, n_jobs)
+        self.order = np.argsort(y, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(y))])
+        self.y = y[self.order]
+        self.classes = Classes(offsets, offsets[self.y], offsets[self.y + 1])
+
+    def project(self, A: np.ndarray) -> np.ndarray:
+        """Return the centred, projected rows (n, d), sorted by class."""
+        Z = project(self.X, self.center, A.astype(self.X.dtype), self.n_jobs)
+        limit = np.sqrt(np.finfo(Z.dtype).max / (8 * Z.shape[1]))
+        if not np.abs(Z).max() < limit:
+            raise ValueError(
+                f"The projected data reach beyond {limit:.1e}, where squared distances overflow "
+                f"in {Z.dtype}. Scale the features or the transformation down."
+            )
+        return Z[self.order]
+
+    def unsorted_projection(self, A: np.ndarray) -> np.ndarray:
+        """Return the centred, projected rows (n, d), in the order of X."""
+        Z = np.empty((len(self.X), len(A)), self.X.dtype)
+        Z[self.order] = self.project(A)
+        return Z
+
+    def restricted(self, rows: np.ndarray) -> Objective:
+        """Return the objective of some rows among themselves."""
+        kept, y = np.unique(self.labels[rows], return_inverse=True)
+        return Objective(
+            self.X[rows],
+            y,
+            self.n_jobs,
+            mixture=self.mixture.of_classes(kept),
+            method=self.method,
+            rtol=self.rtol,
+        )
+
+    def evaluate(
+        self,
+        A: np.ndarray,
+        rows: np.ndarray | None = None,
+        label: str | None = None,
+        *,
+        beta: float | None = None,
+    ) -> Evaluation:
+        """Return sum P_i over `rows` (all if None, repeats count) and its gradient at A (d, D).
+
+        With another share `beta` of the background than the mixture's, if one is given.
+        """
+        mixture = self.mixture.sharing(beta, len(self.classes.sizes))
+        with engine.one_thread_blas():
+            Z = self.project(A)
+            chosen, counts = self._chosen(rows)
+            factors = mixture.factors(self.classes.sizes, Z.shape[1])
+            way = self._way(Z, factors, None if rows is None else chosen)
+            sums = way.log_sums(label)
+            background = None
+            densities = np.empty((len(chosen), 0))
+            if factors.log_background is not None:
+                background = Background(Z, self.classes.offsets, self.n_jobs)
+                densities = background.log_densities(Z[chosen]) + factors.log_background
+            y = self.y[chosen]
+            terms = _row_terms(sums.own, sums.other, densities, y, factors)
+            p_own, p_other, log_total = terms.probabilities()
+            own_pull = -counts * factors.own[y] * p_other
+            U = way.scatter(log_total, own_pull, counts * p_own, label)
+            if background is not None:
+                strengths = np.exp(densities - log_total[:, None])
+                strengths *= -(counts * p_own)[:, None]
+                at = np.arange(len(y)), y
+                strengths[at] = counts * p_other * np.exp(densities[at] - log_total)
+                U += background.scatter(chosen, strengths)
+            gradient = self._gradient(U)
+        error_bound = _error_bound(sums, densities, y, factors, p_own, counts)
+        beta_slope = 0.0
+        if background is not None:
+            beta_slope = _beta_slope(terms, counts, mixture.shares(self.classes.sizes)[0])
+        value = float(counts @ p_own)
+        return Evaluation(value, gradient, error_bound, way.name, way.pair_share, beta_slope)
+
+    def _chosen(self, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distinct rows among the sorted ones, and how often each is asked for."""
+        if rows is None:
+            return np.arange(len(self.order)), np.ones(len(self.order))
+        place = np.empty_like(self.order)
+        place[self.order] = np.arange(len(place))
+        chosen, counts = np.unique(place[rows], return_counts=True)
+        return chosen, counts.astype(np.float64)
+
+    def _gradient(self, U: np.ndarray) -> np.ndarray:
+        """Return 2 UᵀX (d, D) for U (n, d) of the sorted rows."""
+        unsorted = np.empty_like(U, dtype=self.X.dtype)
+        unsorted[self.order] = 2 * U
+        return cross_product(unsorted, self.X, self.center, self.n_jobs)
+
+    def _way(
+        self, Z: np.ndarray, factors: Factors, chosen: np.ndarray | None
+    ) -> AllPairs | RowPairs | Forest | InReach:
+        """Return how to sum: over trees, what is in reach or all pairs; "auto" goes by counts."""
+        (n, d), code = Z.shape, self.mixture.code
+        weights = factors.weights[self.y]
+        if weights.min() < _LIGHTEST:
+            Z = Z.astype(np.float64)
+        m = n if chosen is None else len(chosen)
+        by_lanes = code == BIWEIGHT and d <= len(COORDINATES)
+        if by_lanes:
+            small = m < _LANES_FROM
+        else:
+            # Trees of all points have to be worth their growing.
+            small = min(n, 4 * m) < _TREES_FROM or d > _TREES_TO
+            small |= n < _PER_CLASS * len(self.classes.sizes)
+        if self.method == "tree" or (self.method == "auto" and not small):
+            way: Forest | InReach
+            if by_lanes:
+                way = InReach(Z, self.classes, weights, chosen, self.n_jobs)
+            else:
+                way = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
+            if self.method == "tree" or way.pays():
+                return way
+        points = make_points(Z, weights)
+        if chosen is not None:
+            return RowPairs(points, self.classes, chosen, code, self.n_jobs)
+        if code == GAUSSIAN and mostly_faint(points, self.n_jobs):
+            return RowPairs(points, self.classes, np.arange(n), code, self.n_jobs)
+        return AllPairs(points, self.classes, code, self.n_jobs)
+
+
+def _row_terms(
+    own: np.ndarray, other: np.ndarray, densities: np.ndarray, y: np.ndarray, factors: Factors
+) -> _RowTerms:
+    """Return the terms of rows of classes y (m,) from their sums and densities (m, C or 0)."""
+    own = own + np.log(factors.own)[y]
+    if not densities.size:
+        return _RowTerms(own, other)
+    at = np.arange(len(y)), y
+    others = densities.copy()
+    others[at] = -np.inf
+    return _RowTerms(own, other, densities[at], logsumexp(others, axis=1))
+
+
+def _beta_slope(terms: _RowTerms, counts: np.ndarray, beta: float) -> float:
+    """Return the derivative in a share of the background that all classes have [CCK-9]."""
+    p_own, p_other, log_total = terms.probabilities()
+    own, other, own_background, other_background = (np.exp(logs - log_total) for logs in terms)
+    by_background = p_other * own_background - p_own * other_background
+    by_kernels = p_other * own - p_own * other
+    return float(counts @ (by_background / beta - by_kernels / (1 - beta)))
+
+
+def _error_bound(
+    sums: ClassSums,
+    densities: np.ndarray,
+    y: np.ndarray,
+    factors: Factors,
+    p_own: np.ndarray,
+    counts: np.ndarray,
+) -> float:
+    """Return how far sum P_i may be from the truth, by the certified ends of the sums [SUM-5]."""
+    if sums.own_ends is None or sums.other_ends is None:
+        return 0.0
+    # P is largest with the own class at its upper and the others at their lower bound.
+    lowest, highest = (
+        _row_terms(sums.own_ends[k], sums.other_ends[1 - k], densities, y, factors).probabilities()[
+            0
+        ]
+        for k in (0, 1)
+    )
+    return float(counts @ np.maximum(p_own - lowest, highest - p_own))
