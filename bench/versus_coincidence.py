@@ -63,7 +63,7 @@ def online(plan: Plan) -> Iterator[Row]:
     """The same pairs with kappa = 1: L-BFGS on all of them, and one pass of `partial_fit_pairs`."""
     problem, _, _ = _problem(plan.n)
     X, pairs = problem.X, np.column_stack([problem.pairs.firsts, problem.pairs.seconds])
-    signs = np.where(problem.pairs.alike, 1, -1)
+    signs = np.where(problem.pairs.coincide, 1, -1)
     together = Coincidence(X, problem.pairs, np.ones(len(X)))
     start = together.scaled(np.eye(X.shape[1]), START_NOISE / X.shape[1])
 

@@ -11,15 +11,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from fastmetric import _validate
-from fastmetric._neighbor_votes import Judge
+from fastmetric._neighbor_votes import VoteErrors
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence import trials as trial_fits
-from fastmetric.learn.coincidence.impostor_rounds import Rounds, Settings
+from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
 from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence, make_pairs
 from fastmetric.learn.coincidence.likelihood_solvers import Climb, Model, Recorder
 from fastmetric.learn.coincidence.streaming_pairs import PairSteps
 from fastmetric.learn.coincidence.trials import Start, Trial
-from fastmetric.learn.linear_starts import principal, whitened
+from fastmetric.learn.linear_starts import pca, rca
 
 _INITS = ("auto", "rca", "pca", "identity")
 _PASSES_OF_FEW = 20  # with few rows, which is where neighbours in the input space mean least
@@ -87,22 +87,22 @@ class CoincidenceFit:
             raise ValueError("init='rca' needs classes, which pairs do not have. Choose 'pca'.")
 
         def by_classes(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return whitened(X, y, p, self.n_jobs)
+            return rca(X, y, p, self.n_jobs)
 
         if init == "rca":
             return [by_classes]
         by_rows = init == "pca" or (init == "auto" and p < most)
-        W = principal(X, p, self.n_jobs) if by_rows else np.eye(p, n_features)
+        W = pca(X, p, self.n_jobs) if by_rows else np.eye(p, n_features)
         few = labelled and self.early_stopping and p <= most and n < trial_fits.FEW
         return [by_classes, lambda X, y: W] if init == "auto" and few else [lambda X, y: W]
 
     def _problem_of_pairs(
-        self, X: np.ndarray, firsts: np.ndarray, seconds: np.ndarray, alike: np.ndarray
+        self, X: np.ndarray, firsts: np.ndarray, seconds: np.ndarray, coincide: np.ndarray
     ) -> tuple[Coincidence, np.ndarray, float]:
         """Return the likelihood of pairs of rows, and the map and sigma^2 to start from."""
         (start,) = self._starts(X, labelled=False)
-        W = start(X, alike)
-        pairs = make_pairs(len(X), firsts, seconds, alike)
+        W = start(X, coincide)
+        pairs = make_pairs(len(X), firsts, seconds, coincide)
         problem = Coincidence(X, pairs, np.ones(len(X)), self.n_jobs)
         noise = START_NOISE / len(W)
         return problem, problem.scaled(W, noise) if isinstance(self.init, str) else W, noise
@@ -121,10 +121,14 @@ class CoincidenceFit:
         """Return the trials; none with classes of one row each, where nothing can be learnt."""
         rng = check_random_state(self.random_state)
         trials = []
-        for learnt, kept in trial_fits.parts(y, self.validation_fraction, rng):
+        for learnt, held_out in trial_fits.parts(y, self.validation_fraction, rng):
             rows, labels = X[learnt], y[learnt]
-            judge = Judge(rows, labels, X[kept], y[kept], self.n_neighbors, self.n_jobs)
-            trials.append(Trial(Rounds(rows, labels, settings, self.n_jobs), judge, kept))
+            judge = VoteErrors(
+                rows, labels, X[held_out], y[held_out], self.n_neighbors, self.n_jobs
+            )
+            trials.append(
+                Trial(ImpostorRounds(rows, labels, settings, self.n_jobs), judge, held_out)
+            )
         return trials
 
     def _say(self, figures: dict[str, float]) -> None:

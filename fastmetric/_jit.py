@@ -1,6 +1,6 @@
 """The only place that names Numba options.
 
-`compiled` is for loops whose sums may be reassociated, `exact_order` for arithmetic
+`jit` is for loops whose sums may be reassociated, `jit_in_order` for arithmetic
 whose order carries meaning (the rounding trick of exp, decisions about pruning).
 Neither assumes the absence of NaN or infinity: those assumptions would delete the
 checks that keep a row honest.
@@ -34,18 +34,18 @@ def _jit(function: Callable[..., Any], fastmath: set[str]) -> Callable[..., Any]
         return numba.njit(**options)(function)
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a loop whose floating-point sums may be reordered and vectorised."""
     return _jit(function, _REASSOCIATED)
 
 
-def exact_order(function: Callable[..., Any]) -> Callable[..., Any]:
+def jit_in_order(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile arithmetic that must be carried out in the order it is written."""
     return _jit(function, _IN_ORDER)
 
 
 @intrinsic
-def borrowed(typing_context: Any, value: Any) -> Any:
+def uncounted(typing_context: Any, value: Any) -> Any:
     """Return an array, or a tuple of them, that is not counted.
 
     Whoever calls this must hold the original as an argument of its own: then it outlives the

@@ -12,7 +12,7 @@ from fastmetric.learn import linear_starts
 from fastmetric.learn.kernel_sums.log_sums import METHODS
 from fastmetric.learn.nca import training
 from fastmetric.learn.nca.class_weights import KERNELS, Mixture
-from fastmetric.learn.nca.early_stopping import Validation, held_out
+from fastmetric.learn.nca.early_stopping import Validation, hold_out
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.optim import row_batches
@@ -107,16 +107,16 @@ class NCAFit:
         if self.subsample is not None:
             size = _validate.sample_size("subsample", self.subsample, len(y))
             rows = np.sort(rng.permutation(len(y))[:size])
-        kept = rows[:0]
+        held_out = rows[:0]
         if self.early_stopping:
-            rows, kept = held_out(rows, y, self.validation_fraction, rng)
-            _validate.some_held_out(len(kept))
+            rows, held_out = hold_out(rows, y, self.validation_fraction, rng)
+            _validate.some_held_out(len(held_out))
         if len(np.unique(y[rows])) < 2:
             raise ValueError(
                 f"The {len(rows)} rows to learn from are of one class only; at least two classes "
                 "are needed. Raise subsample, or lower validation_fraction."
             )
-        return rows, kept
+        return rows, held_out
 
     def _problem(
         self, X: np.ndarray, y: np.ndarray, rows: np.ndarray, mixture: Mixture

@@ -14,7 +14,7 @@ def vote(labels: np.ndarray) -> np.ndarray:
     return np.take_along_axis(labels, counts.argmax(axis=1)[:, None], axis=1)[:, 0]
 
 
-class Judge:
+class VoteErrors:
     """Tells which rows held out the nearest neighbours under a map get wrong, (m,) bool."""
 
     def __init__(

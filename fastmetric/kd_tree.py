@@ -13,7 +13,7 @@ from fastmetric.core.tree.balanced_tree import UNIT, Tree
 from fastmetric.core.tree.nearest_search import (
     Search,
     count_within,
-    homes,
+    home_leaves,
     nearest,
     points_within,
 )
@@ -213,7 +213,7 @@ class KDTree:
         parts = [slice(start, start + size) for start in range(0, len(X), size)]
 
         def home(part: slice) -> np.ndarray:
-            return homes(self.tree_, np.array(X[part], order="C"))
+            return home_leaves(self.tree_, np.array(X[part], order="C"))
 
         order = np.arange(len(X))
         if len(parts) > 1:

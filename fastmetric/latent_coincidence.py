@@ -15,7 +15,7 @@ from fastmetric._coincidence_fit import CoincidenceFit, climbed
 from fastmetric._validate import given_pairs
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence import trials as trial_fits
-from fastmetric.learn.coincidence.impostor_rounds import Rounds, State
+from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, State
 from fastmetric.learn.coincidence.likelihood_solvers import Climb, Model, Recorder
 from fastmetric.learn.coincidence.streaming_pairs import PairSteps
 from fastmetric.learn.rows import project
@@ -210,7 +210,7 @@ class LatentCoincidenceAnalysis(
                     kept[:] = [state]
 
                 length = len(errors) - 1 if errors else settings.most_rounds
-                return Rounds(X, y, settings, self.n_jobs).run(start(X, y), length, keep)
+                return ImpostorRounds(X, y, settings, self.n_jobs).run(start(X, y), length, keep)
 
             climb, interrupted = climbed(run, recorder)
             (state,) = kept
@@ -240,8 +240,8 @@ class LatentCoincidenceAnalysis(
         """
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
-            X, firsts, seconds, alike = given_pairs.pairs(self, pairs, y, X)
-            problem, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
+            X, firsts, seconds, coincide = given_pairs.pairs(self, pairs, y, X)
+            problem, W, noise = self._problem_of_pairs(X, firsts, seconds, coincide)
             solve = solvers.SOLVERS[self.solver]
             recorder = Recorder(self._say)
 
@@ -280,9 +280,9 @@ class LatentCoincidenceAnalysis(
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             first = not hasattr(self, "components_")
-            X, firsts, seconds, alike = given_pairs.pairs(self, pairs, y, X, first)
+            X, firsts, seconds, coincide = given_pairs.pairs(self, pairs, y, X, first)
             if first:
-                _, W, noise = self._problem_of_pairs(X, firsts, seconds, alike)
+                _, W, noise = self._problem_of_pairs(X, firsts, seconds, coincide)
             else:
                 W, noise = _validate.components_so_far(self), self.noise_variance_
             going_on = hasattr(self, "_pair_steps")
@@ -290,12 +290,12 @@ class LatentCoincidenceAnalysis(
             steps = deepcopy(self._pair_steps) if going_on else PairSteps(W, noise)
             recorder = Recorder(self._say)
             earlier = self.history_ if going_on else {}
-            order = check_random_state(self.random_state).permutation(len(alike))
+            order = check_random_state(self.random_state).permutation(len(coincide))
             log_likelihood = steps.learn(
-                X, firsts[order], seconds[order], alike[order], self.n_jobs
+                X, firsts[order], seconds[order], coincide[order], self.n_jobs
             )
             model = Model(steps.W, steps.noise, log_likelihood)
-            recorder.keep(model, pairs=len(alike))
+            recorder.keep(model, pairs=len(coincide))
             self._set_model(model, recorder, X.dtype, unit=1.0)
             self.n_iter_, self._pair_steps = steps.count, steps
             for name, past in earlier.items():

@@ -13,9 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
 from fastmetric.learn.kernel_sums import kernel_table
-from fastmetric.learn.manifold.covariance_grid import Grid
+from fastmetric.learn.manifold.covariance_grid import ShapeGrid
 from fastmetric.learn.manifold.mixture_density import log_densities
-from fastmetric.learn.manifold.neighbourhood_pca import Neighborhood, Pancakes, local_pca
+from fastmetric.learn.manifold.neighbourhood_pca import (
+    LocalGaussians,
+    Neighbourhood,
+    neighbourhood_pca,
+)
 
 _NEIGHBORHOODS = ("hard", "soft")
 
@@ -130,7 +134,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
             _check_components(q, self.n_neighbors, X.shape[1])
             _check_storage(min(q, len(X) - 1), X)
             label = "neighbourhoods" if self.verbose else None
-            found = local_pca(X, q, neighborhood, self.n_jobs, label)
+            found = neighbourhood_pca(X, q, neighborhood, self.n_jobs, label)
             self.directions_, self.variances_ = found.directions, found.variances
             self._X, self._center, self._offsets = found.X, found.center, found.offsets
             self._n_components, self._noise_variance = q, float(self.noise_variance)
@@ -243,17 +247,19 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         _validate.tolerances(self.rtol, 0.0)
         X = _validate.query_data(self, X)
         query = _validate.squarable(_validate.in_precision_of(X, self._X), "X")
-        found = Pancakes(self._X, self._center, self.directions_, self.variances_, self._offsets)
+        found = LocalGaussians(
+            self._X, self._center, self.directions_, self.variances_, self._offsets
+        )
         # Directions that do not exist have no variance: the density without them is the same.
         present = np.minimum(counts, self.variances_.shape[1])
         distinct, where = np.unique(present, return_inverse=True)
-        grid = Grid(distinct.astype(np.intp), np.array(noises, np.float64))
+        grid = ShapeGrid(distinct.astype(np.intp), np.array(noises, np.float64))
         label = "density" if self.verbose else None
         with engine.one_thread_blas():
             logs = log_densities(found, query, grid, self.rtol, self.n_jobs, label)
         return logs[where].astype(X.dtype, copy=False)
 
-    def _check_parameters(self) -> Neighborhood:
+    def _check_parameters(self) -> Neighbourhood:
         """Return the neighbourhood; raise on a parameter out of range, whatever the data."""
         n_neighbors = _validate.integer("n_neighbors", self.n_neighbors, 1)
         _validate.positive("noise_variance", self.noise_variance)
@@ -261,13 +267,13 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         _validate.tolerances(self.rtol, 0.0)
         _validate.jobs(self.n_jobs)
         if self.bandwidth is None:
-            return Neighborhood(n_neighbors, soft)
+            return Neighbourhood(n_neighbors, soft)
         if not soft:
             raise ValueError(
                 f"bandwidth={self.bandwidth!r} is for neighborhood='soft'; got "
                 f"{self.neighborhood!r}."
             )
-        return Neighborhood(n_neighbors, soft, _validate.positive("bandwidth", self.bandwidth))
+        return Neighbourhood(n_neighbors, soft, _validate.positive("bandwidth", self.bandwidth))
 
 
 def _check_components(q: int, n_neighbors: int, n_features: int) -> None:

@@ -15,7 +15,7 @@ from fastmetric import _validate, engine
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, gradient_bandwidth, metric_of
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
-from fastmetric.learn.modes.mode_search import Climb, Modes, bins, find_modes, nearest
+from fastmetric.learn.modes.mode_search import Modes, SearchSettings, bins, find_modes, nearest
 
 
 class MeanShift(ClusterMixin, BaseEstimator):
@@ -230,10 +230,10 @@ class MeanShift(ClusterMixin, BaseEstimator):
             )
         return starts
 
-    def _how(self) -> Climb:
+    def _how(self) -> SearchSettings:
         """Return the parameters of a climb."""
         label = "mean shift" if self.verbose else None
-        return Climb(float(self.rtol), float(self.tol), int(self.max_iter), label)
+        return SearchSettings(float(self.rtol), float(self.tol), int(self.max_iter), label)
 
     def _take(self, modes: Modes, metric: Metric, sums: KernelSums) -> None:
         """Set what is known of the modes; warn if they are none."""

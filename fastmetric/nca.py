@@ -231,7 +231,7 @@ class NCA(
             X, classes, y = _validate.training_data(self, X, y)
             mixture = self._mixture(len(classes))
             rng = check_random_state(self.random_state)
-            learnt, kept = self._learning_rows(y, rng)
+            learnt, held_out = self._learning_rows(y, rng)
             solver = training.choose_solver(self.solver, len(learnt), len(classes))
             d, init = self._check_start(
                 X.shape[1], len(learnt), len(classes), annealing=self.annealing
@@ -240,8 +240,8 @@ class NCA(
             start = self._start(init, d, problem, rng, in_batches=solver != "lbfgs")
             validation = None
             if self.early_stopping:
-                numbers = np.searchsorted(np.unique(y[learnt]), y[kept])
-                validation = Validation(problem, X[kept], numbers)
+                numbers = np.searchsorted(np.unique(y[learnt]), y[held_out])
+                validation = Validation(problem, X[held_out], numbers)
             outcome = self._maximise(problem, solver, start, validation, rng)
             best = outcome.last if validation is None else validation.best(outcome)
             self._set_map(best, outcome, X.dtype)

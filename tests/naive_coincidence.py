@@ -16,14 +16,14 @@ def log_coincidence(q, kappa_sq, noise, p):
 class Sums:
     """Value, slopes and EM step of pairs (m, 2, D), alike (m,), with kappa^2 of each (m,)."""
 
-    def __init__(self, W, noise, pairs, alike, kappa_sq):
+    def __init__(self, W, noise, pairs, coincide, kappa_sq):
         self.W, self.noise = np.asarray(W, WIDE), WIDE(noise)
         p, n_features = self.W.shape
         self.n_pairs, self.p = len(pairs), p
         self.value = self.gamma_sum = self.moment = WIDE(0)
         self.H, self.S = np.zeros((n_features, n_features), WIDE), np.zeros((n_features,) * 2, WIDE)
         self.slope = WIDE(0)
-        for (x, other), same, k_sq in zip(np.asarray(pairs, WIDE), alike, kappa_sq, strict=True):
+        for (x, other), same, k_sq in zip(np.asarray(pairs, WIDE), coincide, kappa_sq, strict=True):
             delta = x - other
             q = ((self.W @ delta) ** 2).sum()
             tau = self.noise / (WIDE(k_sq) + 2 * self.noise)
@@ -67,8 +67,8 @@ def online_steps(W, noise, batches):
     W, log_noise, size = np.array(W, float), float(np.log(noise)), None
     squares, count = np.zeros(W.shape[1]), 0
     means, powers = [np.zeros(W.shape), 0.0], [0.0, 0.0]
-    for t, (pairs, alike) in enumerate(batches):
-        slopes = Sums(W, np.exp(log_noise), pairs, alike, np.ones(len(pairs))).gradient()
+    for t, (pairs, coincide) in enumerate(batches):
+        slopes = Sums(W, np.exp(log_noise), pairs, coincide, np.ones(len(pairs))).gradient()
         squares, count = (
             squares + ((pairs[:, 0] - pairs[:, 1]) ** 2).sum(axis=0),
             count + len(pairs),

@@ -10,12 +10,12 @@ import numpy as np
 from tests.naive import WIDE, log_sum_exp, sq_distances
 
 
-def responsibilities(Z, ref=None, selves=None):
+def responsibilities(Z, ref=None, self_index=None):
     """Return lambda (m, n) of the kernel exp(-|z_i - z_j|^2 / 2), and the log sums (m,)."""
     if ref is None:
-        ref, selves = Z, np.arange(len(Z))
+        ref, self_index = Z, np.arange(len(Z))
     logs = -sq_distances(Z, ref) / 2
-    for i, j in enumerate(selves):
+    for i, j in enumerate(self_index):
         if j >= 0:
             logs[i, j] = -np.inf
     log_sums = np.array([log_sum_exp(row) for row in logs], WIDE)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from fastmetric import kernel_sums
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, coarse_error
+from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
 from fastmetric.core.walk.query_groups import Rule
-from fastmetric.learn.kernel_sums.certified_walks import Totals, Walk, totals
+from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
 from fastmetric.learn.kernel_sums.log_sums import SUMS_LEAF_SIZE, KernelSums
-from fastmetric.learn.tree_building import with_coarse_leaves
+from fastmetric.learn.tree_building import with_float32_leaves
 from tests import naive
 
 ROOT = np.array([0])
@@ -24,14 +24,14 @@ def rule_of(sums, rtol, atol=0.0) -> Rule:
     return sums._walk(sums._rule(rtol, atol)).rule
 
 
-def leaf_totals(X, weights, query, h, coarse, atol=0.0) -> Totals:
+def leaf_totals(X, weights, query, h, in_float32, atol=0.0) -> WalkSums:
     """Return the totals of some queries over one leaf, times the largest weight."""
     sums = KernelSums(X, weights, bandwidth=h)
-    reference = with_coarse_leaves(sums._reference, h, 1)
+    reference = with_float32_leaves(sums._reference, h, 1)
     order, queries = sums._queries(query)
     # No tolerance to speak of: the leaf has to be summed pair by pair.
-    rule = Rule(GAUSSIAN, 0.5 / h**2, 1e-17, atol, coarse)
-    [found] = totals([(queries, Walk(reference, rule, ROOT))])
+    rule = Rule(GAUSSIAN, 0.5 / h**2, 1e-17, atol, in_float32)
+    [found] = walk_sums([(queries, Walk(reference, rule, ROOT))])
     total, error = np.empty((2, len(query)))
     total[order], error[order] = found.total, found.error
     return found._replace(total=total, error=error)
@@ -53,7 +53,7 @@ def test_a_leaf_in_float32_is_within_its_error(d, n, offset, width, away, atol, 
     X = (offset + width * rng.random((n, d)) / np.sqrt(d)) * h
     query = X[rng.integers(n, size=20)] + away * h * rng.standard_normal((20, d)) / np.sqrt(d)
     weights = 10.0 ** rng.uniform(-24, 0, n)
-    error = coarse_error(d, n)
+    error = float32_error(d, n)
     found = leaf_totals(X, weights, query, h, error, atol)
     truth = naive.density_sums(X, query, h=h, weights=weights / weights.max())
     # Coordinates of 1e6 h have been rounded before: their differences are taken as they are.
@@ -65,7 +65,7 @@ def test_the_error_of_a_leaf_in_float32_can_fail():
     """Float32 it is, and a five hundredth of the error would not cover it."""
     rng = np.random.default_rng(0)
     X, query = rng.random((64, 3)), rng.random((66, 3))
-    error = coarse_error(3, 64)
+    error = float32_error(3, 64)
     found = leaf_totals(X, None, query, 0.4, error)
     truth = naive.density_sums(X, query, h=0.4)
     off = np.abs(found.total - truth)
@@ -77,19 +77,19 @@ def test_the_error_of_a_leaf_in_float32_can_fail():
 def test_a_tolerance_of_1e_4_allows_float32(d):
     rng = np.random.default_rng(d)
     sums = KernelSums(rng.standard_normal((1000, d)))
-    assert rule_of(sums, 1e-4).coarse > 0
+    assert rule_of(sums, 1e-4).in_float32 > 0
     assert rule_of(sums, 1e-4).rtol < 1e-4
-    assert rule_of(sums, 1e-5).coarse == 0
-    assert rule_of(sums, 0.0, 1e-2).coarse == 0
+    assert rule_of(sums, 1e-5).in_float32 == 0
+    assert rule_of(sums, 0.0, 1e-2).in_float32 == 0
 
 
 def test_no_more_than_the_coarsest_error_is_allowed_however_many_dimensions():
     """Beyond, errors would not just add up."""
     for d in (390, 410):
         sums = KernelSums(np.random.default_rng(0).standard_normal((64, d)))
-        error = coarse_error(d, 64)
-        assert rule_of(sums, 0.5).coarse == (error if d == 390 else 0)
-    assert coarse_error(390, 64) <= COARSEST < coarse_error(410, 64)
+        error = float32_error(d, 64)
+        assert rule_of(sums, 0.5).in_float32 == (error if d == 390 else 0)
+    assert float32_error(390, 64) <= COARSEST < float32_error(410, 64)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -97,20 +97,20 @@ def test_no_more_than_the_coarsest_error_is_allowed_however_many_dimensions():
 def test_tolerances_are_plain_floats_whatever_was_given(dtype, rtol):
     """Of another type they would have every walk compiled again."""
     rule = rule_of(KernelSums(np.ones((5, 2), dtype)), rtol, np.float32(0))
-    assert [type(x) for x in (rule.rtol, rule.atol, rule.coarse)] == [float] * 3
+    assert [type(x) for x in (rule.rtol, rule.atol, rule.in_float32)] == [float] * 3
 
 
 def test_weights_that_float32_cannot_hold_are_not_rounded():
     X = np.random.default_rng(0).standard_normal((3000, 2))
     weights = np.ones(len(X))
     weights[0] = 0.1 * LIGHTEST
-    assert rule_of(KernelSums(X, weights), 1e-2).coarse == 0
-    assert rule_of(KernelSums(X, 1e-200 * np.ones(len(X))), 1e-2).coarse > 0
+    assert rule_of(KernelSums(X, weights), 1e-2).in_float32 == 0
+    assert rule_of(KernelSums(X, 1e-200 * np.ones(len(X))), 1e-2).in_float32 > 0
 
 
 def test_bounds_of_sums_in_float64_are_not_those_of_float32():
     X = np.random.default_rng(0).standard_normal((2000, 3))
-    error = coarse_error(3, SUMS_LEAF_SIZE)
+    error = float32_error(3, SUMS_LEAF_SIZE)
     # Pair by pair, and so far away that queries are done one by one: a place for all points.
     for points, query, method in ((X, X[:99], "exact"), (0 * X, X[:99] + 50, "tree")):
         _, lower, upper = kernel_sums(points, query, rtol=1e-2, method=method, return_bounds=True)
@@ -137,13 +137,13 @@ def test_leaves_in_float32_take_no_memory_before_they_are_asked_for():
     sums = KernelSums(np.random.default_rng(0).standard_normal((2000, 3)))
     sums.log_sums(rtol=1e-2, method="exact")
     sums.log_sums(rtol=1e-6, method="tree")
-    assert not sums._reference.coarse_panels.size
+    assert not sums._reference.float32_panels.size
     few = KernelSums(sums.X[:500])
     few.log_sums(rtol=1e-2)
-    assert not few._reference.coarse_panels.size
+    assert not few._reference.float32_panels.size
     before = sums.log_sums(rtol=1e-2, method="tree")
-    assert sums._reference.coarse_panels.size
+    assert sums._reference.float32_panels.size
     sums.set_bandwidth(2.0)
-    assert not sums._reference.coarse_panels.size
+    assert not sums._reference.float32_panels.size
     sums.set_bandwidth(1.0)
     assert np.array_equal(before, sums.log_sums(rtol=1e-2, method="tree"))

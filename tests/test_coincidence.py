@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
-from fastmetric.learn.coincidence.impostor_rounds import Rounds, Settings
+from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
 from fastmetric.learn.coincidence.impostors import ActiveSet, find_impostors
 from fastmetric.learn.coincidence.likelihood import Coincidence, Scatter, make_pairs
 from tests import naive_coincidence as naive
@@ -25,20 +25,20 @@ class Case(NamedTuple):
     X: np.ndarray
     firsts: np.ndarray
     seconds: np.ndarray
-    alike: np.ndarray
+    coincide: np.ndarray
     kappa_sq: np.ndarray  # of each row
 
     def problem(self, **changes):
         """Return the likelihood, of this case or a changed one."""
         case = self._replace(**changes)
-        pairs = make_pairs(len(case.X), case.firsts, case.seconds, case.alike)
+        pairs = make_pairs(len(case.X), case.firsts, case.seconds, case.coincide)
         return Coincidence(case.X, pairs, case.kappa_sq.copy())
 
     def twin(self, W=None, noise=None):
         """Return the twin's sums."""
         pairs = np.stack([self.X[self.firsts], self.X[self.seconds]], axis=1)
         W, noise = self.W if W is None else W, self.noise if noise is None else noise
-        return naive.Sums(W, noise, pairs, self.alike, self.kappa_sq[self.firsts])
+        return naive.Sums(W, noise, pairs, self.coincide, self.kappa_sq[self.firsts])
 
 
 @st.composite
@@ -49,10 +49,10 @@ def cases(draw, min_scale=-4, max_scale=2, kinds=("mixed", "alike", "different")
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     firsts, seconds = rng.integers(0, n, (2, m)).astype(np.int32)  # i = j: points that coincide
     kind = draw(st.sampled_from(kinds))
-    alike = rng.random(m) < {"mixed": 0.5, "alike": 1.0, "different": 0.0}[kind]
+    coincide = rng.random(m) < {"mixed": 0.5, "alike": 1.0, "different": 0.0}[kind]
     kappa_sq = np.exp(rng.normal(0, 1, n)) if draw(st.booleans()) else np.ones(n)
     noise = 10.0 ** draw(st.integers(-6, 2))
-    return Case(problem.A, noise, problem.X, firsts, seconds, alike, kappa_sq)
+    return Case(problem.A, noise, problem.X, firsts, seconds, coincide, kappa_sq)
 
 
 # The likelihood
@@ -67,13 +67,13 @@ def test_value_and_slopes_are_the_twins(case):
     spread = case.kappa_sq.min() + 2 * case.noise
     loss = 50 * EPS * size * (size + np.sqrt(spread)) / spread
     steepest = max(1 / case.noise, 1.0)  # of log(1 - P) near P = 1
-    atol = len(case.alike) * (loss * steepest * spread + 100 * EPS)
+    atol = len(case.coincide) * (loss * steepest * spread + 100 * EPS)
     assert found.log_likelihood == pytest.approx(float(twin.value), rel=1e-10, abs=atol)
     if loss < 1e-9 and case.noise > 1e-3:
-        scale = np.abs(by_map).max() + size * len(case.alike) / spread
-        np.testing.assert_allclose(-found.pulled, by_map, atol=1e-6 * scale + 1e-300)
+        scale = np.abs(by_map).max() + size * len(case.coincide) / spread
+        np.testing.assert_allclose(-found.map_gradient, by_map, atol=1e-6 * scale + 1e-300)
         assert found.noise_slope() == pytest.approx(
-            float(by_noise), rel=1e-6, abs=1e-6 * len(case.alike) / case.noise
+            float(by_noise), rel=1e-6, abs=1e-6 * len(case.coincide) / case.noise
         )
 
 
@@ -108,7 +108,9 @@ def test_swapping_the_members_of_pairs_changes_nothing(case):
     one = case.problem().evaluate(case.W, case.noise)
     two = case.problem(firsts=case.seconds, seconds=case.firsts).evaluate(case.W, case.noise)
     assert one.log_likelihood == pytest.approx(two.log_likelihood, rel=1e-12)
-    np.testing.assert_allclose(one.pulled, two.pulled, atol=1e-11 * (1 + np.abs(one.pulled).max()))
+    np.testing.assert_allclose(
+        one.map_gradient, two.map_gradient, atol=1e-11 * (1 + np.abs(one.map_gradient).max())
+    )
 
 
 @given(cases(min_scale=-1, max_scale=0), st.integers(-6, 6))
@@ -121,13 +123,13 @@ def test_map_noise_and_scales_share_one_unit(case, power):
 
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("noise", [1e-12, 1.0, 1e12])
-def test_points_that_coincide_are_finite(alike, noise):
+def test_points_that_coincide_are_finite(coincide, noise):
     X = np.ones((4, 2))
     case = Case(np.eye(2), noise, X, np.arange(4), np.arange(4)[::-1].copy(), None, np.ones(4))
-    found = case.problem(alike=np.full(4, alike)).evaluate(case.W, noise)
+    found = case.problem(coincide=np.full(4, coincide)).evaluate(case.W, noise)
     assert np.isfinite(found.log_likelihood)
     assert np.isfinite(found.noise_slope())
-    assert np.all(found.pulled == 0)
+    assert np.all(found.map_gradient == 0)
 
 
 @given(cases())
@@ -163,7 +165,7 @@ def test_the_likelihood_never_falls(case, solver):
     climb = solve(case.problem(), case.W, case.noise, max_iter=25, tol=0.0, recorder=recorder)
     values = recorder.history()["log_likelihood"]
     # Near-certain pairs are rounded relative to one, not to their logs.
-    rounding = 1e-10 * np.abs(values).max() + 1e-12 * len(case.alike) / min(climb.model.noise, 1)
+    rounding = 1e-10 * np.abs(values).max() + 1e-12 * len(case.coincide) / min(climb.model.noise, 1)
     assert np.all(np.diff(values) >= -rounding)
     assert climb.model.log_likelihood == pytest.approx(values[-1], rel=1e-12, abs=1e-300)
     assert climb.model.noise > 0
@@ -175,8 +177,8 @@ def test_as_printed_the_noise_of_the_paper_would_let_it_fall():
     fell = False
     for _ in range(20):
         X = rng.standard_normal((30, 2))
-        alike = rng.random(60) < 0.3
-        case = Case(np.eye(2), 1.0, X, *rng.integers(0, 30, (2, 60)), alike, np.ones(30))
+        coincide = rng.random(60) < 0.3
+        case = Case(np.eye(2), 1.0, X, *rng.integers(0, 30, (2, 60)), coincide, np.ones(30))
         problem, W, noise, last = case.problem(), case.W, case.noise, -np.inf
         scatter = Scatter(problem)
         for _ in range(200):
@@ -186,7 +188,7 @@ def test_as_printed_the_noise_of_the_paper_would_let_it_fall():
             gaps = (X[case.firsts] - X[case.seconds]) @ W.T
             q, t = (gaps**2).sum(1), 1 / (1 + 2 * noise)
             odds = 1 / np.expm1(np.log1p(2 * noise) + q * t / 2)  # p = 2
-            missing = np.sum(np.where(alike, 0, odds * (1 + odds) * (noise * t) ** 2 * q))
+            missing = np.sum(np.where(coincide, 0, odds * (1 + odds) * (noise * t) ** 2 * q))
             W, noise = solvers.em_step(W, noise, found, scatter)
             noise = max(noise + 2 * missing / (2 * len(q)), 1e-9)
     assert fell
@@ -197,8 +199,8 @@ def test_lbfgs_gets_at_least_as_far_as_em_in_a_tenth_of_the_iterations():
     X = rng.standard_normal((200, 4))
     X[:100, 0] += 2.0
     firsts, seconds = rng.integers(0, 200, (2, 1000)).astype(np.int32)
-    alike = (firsts < 100) == (seconds < 100)
-    case = Case(0.5 * np.eye(2, 4), 0.25, X, firsts, seconds, alike, np.ones(200))
+    coincide = (firsts < 100) == (seconds < 100)
+    case = Case(0.5 * np.eye(2, 4), 0.25, X, firsts, seconds, coincide, np.ones(200))
     ends = [
         solve(case.problem(), case.W, case.noise, max_iter=limit, tol=0.0).model.log_likelihood
         for solve, limit in ((solvers.em, 500), (solvers.lbfgs, 50))
@@ -219,22 +221,22 @@ def test_length_scales_only_rise_to_a_maximum(case):
     assert gain >= 0
     assert after == pytest.approx(before + gain, rel=1e-9, abs=1e-9)
     for i in range(len(case.X)):
-        own = case.alike[case.firsts == i]
+        own = case.coincide[case.firsts == i]
         if own.all() or not own.any():  # none, or of one kind
             assert problem.kappa_sq[i] == old[i]
 
 
 def test_a_length_scale_is_at_the_maximum_of_a_grid():
     X = np.array([[0.0], [1.0], [2.0], [2.5]])
-    alike = np.array([True, True, False])
-    case = Case(np.eye(1), 0.1, X, np.zeros(3, int), np.arange(1, 4), alike, np.ones(4))
+    coincide = np.array([True, True, False])
+    case = Case(np.eye(1), 0.1, X, np.zeros(3, int), np.arange(1, 4), coincide, np.ones(4))
     problem = case.problem()
     problem.search_scales(case.W, case.noise)
     grid = np.exp(np.linspace(-6, 6, 20001))
     values = [
         sum(
             float(log_p if same else np.log(-np.expm1(log_p)))
-            for q, same in zip((1.0, 4.0, 6.25), alike, strict=True)
+            for q, same in zip((1.0, 4.0, 6.25), coincide, strict=True)
             for log_p in [float(naive.log_coincidence(q, k, case.noise, 1))]
         )
         for k in grid
@@ -290,7 +292,7 @@ def test_known_impostors_are_kept_and_rows_without_left_out():
     moved[2] = 50.0
     assert active.refresh(moved, active.reach(moved)) == 0
     pairs = active.pairs()
-    assert sorted(zip(pairs.firsts, pairs.seconds, pairs.alike, strict=True)) == [
+    assert sorted(zip(pairs.firsts, pairs.seconds, pairs.coincide, strict=True)) == [
         (0, 1, True),
         (0, 2, False),
         (1, 0, True),
@@ -302,7 +304,7 @@ def test_known_impostors_are_kept_and_rows_without_left_out():
 def test_rounds_never_fall_on_the_pairs_they_have(solver):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 5)), rng.integers(0, 3, 300)
-    rounds = Rounds(X, y, Settings(3, solver, refresh=3, max_iter=9, tol=0.0))
+    rounds = ImpostorRounds(X, y, Settings(3, solver, refresh=3, max_iter=9, tol=0.0))
     rounds._begin(X)
     W = np.eye(5)
     for _ in range(3):

@@ -23,11 +23,11 @@ def make_pairs(m, seed=0, n_features=4):
     return pairs, np.where(coincide, 1, -1)
 
 
-def learn(steps, pairs, alike, n_jobs=None):
+def learn(steps, pairs, coincide, n_jobs=None):
     """Let the steps learn from pairs (m, 2, D)."""
     rows = pairs.reshape(-1, pairs.shape[2])
     numbers = np.arange(len(rows)).reshape(-1, 2)
-    return steps.learn(rows, *numbers.T, alike, n_jobs)
+    return steps.learn(rows, *numbers.T, coincide, n_jobs)
 
 
 def mean_log_likelihood(model, pairs, signs):

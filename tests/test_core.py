@@ -15,10 +15,10 @@ from fastmetric.core.pairs import dense_pairs
 from fastmetric.core.pairs.pair_tiles import (
     ALIGN,
     TILE_COLS,
-    add_pulls,
+    add_gradient,
+    empty_gradient,
+    gradient_rows,
     make_points,
-    no_pulls,
-    pulled,
 )
 from fastmetric.core.pairs.partition import row_blocks, symmetric_blocks
 from fastmetric.core.vector.register_blocks import (
@@ -130,26 +130,26 @@ def test_symmetric_scatter_equals_the_scatter_of_all_pairs(n, d, kernel, dtype):
     Z = _points(n, d, dtype, 0.5 / np.sqrt(d))
     y, starts, stops = _classes(n, 4)
     rng = np.random.default_rng(2)
-    own_pull, other_pull = -rng.random(n).astype(dtype), rng.random(n).astype(dtype)
+    own_weights, other_weights = -rng.random(n).astype(dtype), rng.random(n).astype(dtype)
     weights = rng.random(n).astype(dtype)
     points = make_points(Z, weights)
-    pulls = no_pulls(n, points)
+    pulls = empty_gradient(n, points)
     for block in symmetric_blocks(n, d):
-        to_i, to_j = dense_pairs.symmetric_scatter(
-            points, starts, stops, own_pull, other_pull, block, CODES[kernel]
+        to_i, to_j = dense_pairs.symmetric_gradient(
+            points, starts, stops, own_weights, other_weights, block, CODES[kernel]
         )
-        add_pulls(pulls, to_i, slice(block.i0, block.i1))
-        add_pulls(pulls, to_j, slice(block.j0, block.j1))
+        add_gradient(pulls, to_i, slice(block.i0, block.i1))
+        add_gradient(pulls, to_j, slice(block.j0, block.j1))
     k = naive.kernel_fall(kernel, naive.sq_distances(Z, Z))
     np.fill_diagonal(k, 0)
     same = y[:, None] == y
-    one_way = np.where(same, own_pull[:, None], other_pull[:, None]) * weights
+    one_way = np.where(same, own_weights[:, None], other_weights[:, None]) * weights
     pull = one_way + one_way.T
     expected = naive.pair_scatter(k * pull, Z, Z)[0]
     # The biweight's fall is off by up to 2 ds, however small it is.
     rough = k + 2 if kernel == "biweight" else k
     size = np.abs(rough * pull).sum(1)[:, None] * np.abs(Z).max() * 2
-    _close(pulled(pulls, points), expected, 60 * EPS[dtype], size)
+    _close(gradient_rows(pulls, points), expected, 60 * EPS[dtype], size)
 
 
 @dtypes
@@ -160,7 +160,7 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
     Z = _points(n, d, dtype, scale)
     y, starts, stops = _classes(n, 6)
     chosen = np.sort(np.random.default_rng(3).choice(n, m, replace=False))
-    where = dense_pairs.Neighbours(starts[chosen], stops[chosen], chosen)
+    where = dense_pairs.QuerySegments(starts[chosen], stops[chosen], chosen)
     ref = make_points(Z, weights)
     query = make_points(Z[chosen], products=ref.products)
     s = naive.sq_distances(Z[chosen], Z)
@@ -168,19 +168,19 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
     terms = np.log(weights.astype(naive.WIDE)) - s
     same = y[chosen][:, None] == y
     total = np.array([naive.log_sum_exp(row) for row in terms])
-    own_pull, other_pull = -np.ones(m, dtype), np.full(m, 0.5, dtype)
+    own_weights, other_weights = -np.ones(m, dtype), np.full(m, 0.5, dtype)
     log_own, log_other = np.full(m, -np.inf), np.full(m, -np.inf)
-    to_query, to_ref = no_pulls(m, query), no_pulls(n, ref)
+    to_query, to_ref = empty_gradient(m, query), empty_gradient(n, ref)
     for block in row_blocks(m, n, d):
         rows, cols = slice(block.i0, block.i1), slice(block.j0, block.j1)
         own, other = dense_pairs.row_log_sums(query, ref, where, block, GAUSSIAN)
         log_own[rows] = np.logaddexp(log_own[rows], own)
         log_other[rows] = np.logaddexp(log_other[rows], other)
-        to_i, to_j = dense_pairs.row_scatter(
-            query, ref, where, total.astype(dtype), own_pull, other_pull, block, GAUSSIAN
+        to_i, to_j = dense_pairs.row_gradient(
+            query, ref, where, total.astype(dtype), own_weights, other_weights, block, GAUSSIAN
         )
-        add_pulls(to_query, to_i, rows)
-        add_pulls(to_ref, to_j, cols)
+        add_gradient(to_query, to_i, rows)
+        add_gradient(to_ref, to_j, cols)
     nearest = np.where(np.isinf(s), 0, s).max()
     tolerance = 10 * EPS[dtype] * (1 + float(nearest))  # of the exponents
     for row in range(m):
@@ -189,7 +189,7 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
     if tolerance < 0.01:
         weights = np.exp(terms - total[:, None]) * np.where(same, -1, 0.5)
         for actual, expected, size in zip(
-            (pulled(to_query, query), pulled(to_ref, ref)),
+            (gradient_rows(to_query, query), gradient_rows(to_ref, ref)),
             naive.pair_scatter(weights, Z[chosen], Z),
             (np.abs(weights).sum(1), np.abs(weights).sum(0)),
             strict=True,
@@ -208,18 +208,18 @@ def test_rows_of_a_compact_kernel_equal_their_twin(dtype):
     weights = rng.random(n).astype(dtype)
     ref = make_points(Z, weights)
     query = make_points(Z[chosen], products=ref.products)
-    where = dense_pairs.Neighbours(starts[chosen], stops[chosen], chosen)
-    log_totals, own_pull = rng.standard_normal(m).astype(dtype), -rng.random(m).astype(dtype)
+    where = dense_pairs.QuerySegments(starts[chosen], stops[chosen], chosen)
+    log_totals, own_weights = rng.standard_normal(m).astype(dtype), -rng.random(m).astype(dtype)
     own, other = np.full((2, m), -np.inf)
-    to_query, to_ref = no_pulls(m, query), no_pulls(n, ref)
+    to_query, to_ref = empty_gradient(m, query), empty_gradient(n, ref)
     for block in row_blocks(m, n, d):
         rows, cols = slice(block.i0, block.i1), slice(block.j0, block.j1)
         part = dense_pairs.row_log_sums(query, ref, where, block, BIWEIGHT)
         own[rows], other[rows] = np.logaddexp((own[rows], other[rows]), part)
-        pulls = log_totals, own_pull, -own_pull
-        to_i, to_j = dense_pairs.row_scatter(query, ref, where, *pulls, block, BIWEIGHT)
-        add_pulls(to_query, to_i, rows)
-        add_pulls(to_ref, to_j, cols)
+        pulls = log_totals, own_weights, -own_weights
+        to_i, to_j = dense_pairs.row_gradient(query, ref, where, *pulls, block, BIWEIGHT)
+        add_gradient(to_query, to_i, rows)
+        add_gradient(to_ref, to_j, cols)
     s = naive.sq_distances(Z[chosen], Z)
     s[np.arange(m), chosen] = np.inf
     same = y[chosen][:, None] == y
@@ -229,11 +229,11 @@ def test_rows_of_a_compact_kernel_equal_their_twin(dtype):
         _close(np.exp(logs), (k * mask).sum(1), 100 * EPS[dtype], 1 + (k * mask).sum(1))
     assert np.isneginf(own[0])
     assert np.isneginf(other[0])
-    strength = np.exp(-log_totals.astype(naive.WIDE)) * own_pull
+    strength = np.exp(-log_totals.astype(naive.WIDE)) * own_weights
     pair_weights = naive.kernel_fall("biweight", s) * weights * np.where(same, 1, -1)
     pair_weights = pair_weights * strength[:, None]
     for actual, expected in zip(
-        (pulled(to_query, query), pulled(to_ref, ref)),
+        (gradient_rows(to_query, query), gradient_rows(to_ref, ref)),
         naive.pair_scatter(pair_weights, Z[chosen], Z),
         strict=True,
     ):

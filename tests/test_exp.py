@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.vector.exp import LOWEST, LOWEST_32, exp
 
 
-@compiled
+@jit
 def _exp_of_all(x, out):
     for i in range(x.size):
         out[i] = exp(x[i])

@@ -11,7 +11,7 @@ from fastmetric import engine, nca_value_and_grad
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.pair_sums.all_pairs import Classes
-from fastmetric.learn.pair_sums.cutoff_grid import InReach
+from fastmetric.learn.pair_sums.cutoff_grid import CutoffGrid
 from tests import naive
 
 
@@ -28,7 +28,7 @@ def _clouds(n, d, seed, dtype=np.float64):
 def _in_reach(points, y, weights, chosen=None, n_jobs=1):
     """Return the way through the pairs of rows sorted by class."""
     offsets = np.searchsorted(y, np.arange(y.max() + 2))
-    return InReach(points, Classes(offsets, offsets[y], offsets[y + 1]), weights, chosen, n_jobs)
+    return CutoffGrid(points, Classes(offsets, offsets[y], offsets[y + 1]), weights, chosen, n_jobs)
 
 
 def _assert_equal_the_twin(points, y, weights, chosen=None):
@@ -77,8 +77,8 @@ def test_comparison_with_the_twin_can_fail(monkeypatch):
     points, y = _clouds(100, 2, seed=0)
     weights = np.ones(100)
     _assert_equal_the_twin(points, y, weights)
-    scatter = InReach.scatter
-    monkeypatch.setattr(InReach, "scatter", lambda *args: scatter(*args) * (1 + 1e-10))
+    scatter = CutoffGrid.scatter
+    monkeypatch.setattr(CutoffGrid, "scatter", lambda *args: scatter(*args) * (1 + 1e-10))
     with pytest.raises(AssertionError):
         _assert_equal_the_twin(points, y, weights)
 

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fastmetric import LatentCoincidenceAnalysis, LatentCoincidenceClassifier
 from fastmetric._neighbor_votes import vote
 from fastmetric.learn.coincidence import impostor_rounds
-from fastmetric.learn.coincidence.impostor_rounds import Rounds, Settings
+from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
 from fastmetric.learn.coincidence.impostors import target_neighbors
 from fastmetric.learn.coincidence.likelihood import Coincidence
 from tests import naive_coincidence as naive
@@ -201,13 +201,13 @@ def test_noise_and_scales_are_those_of_the_map_that_is_kept(wine, early_stopping
     """With them, the pairs at that time have the likelihood that the estimator tells."""
     X, y = wine
     problems = []
-    make = impostor_rounds.Rounds._problem
+    make = impostor_rounds.ImpostorRounds._problem
 
     def spy(self, W):
         problems.append(make(self, W)[0])
         return problems[-1], 1
 
-    monkeypatch.setattr(impostor_rounds.Rounds, "_problem", spy)
+    monkeypatch.setattr(impostor_rounds.ImpostorRounds, "_problem", spy)
     model = LatentCoincidenceAnalysis(
         3, n_passes=2, max_iter=60, early_stopping=early_stopping, random_state=0
     ).fit(X, y)
@@ -241,8 +241,8 @@ def test_passes_together_take_max_iter_iterations(wine, monkeypatch, max_iter, n
         steps.append(count)
         return model._replace(log_likelihood=np.inf)  # a gain: the pass goes on
 
-    monkeypatch.setattr(Rounds, "_moved", moved)
-    run = Rounds(*wine, Settings(3, "lbfgs", 3, max_iter, 0.0, n_passes))
+    monkeypatch.setattr(ImpostorRounds, "_moved", moved)
+    run = ImpostorRounds(*wine, Settings(3, "lbfgs", 3, max_iter, 0.0, n_passes))
     states = list(run.states(np.eye(13)))
     assert sum(steps) == max_iter
     assert len(states) == 1 + len(steps) == 1 + -(-max_iter // 3)
@@ -336,7 +336,7 @@ def test_warns_if_it_did_not_converge(wine):
 
 def test_ctrl_c_leaves_the_last_good_map(wine, monkeypatch):
     calls = []
-    moved = impostor_rounds.Rounds._moved
+    moved = impostor_rounds.ImpostorRounds._moved
 
     def interrupted(self, *arguments):
         calls.append(1)
@@ -344,7 +344,7 @@ def test_ctrl_c_leaves_the_last_good_map(wine, monkeypatch):
             raise KeyboardInterrupt
         return moved(self, *arguments)
 
-    monkeypatch.setattr(impostor_rounds.Rounds, "_moved", interrupted)
+    monkeypatch.setattr(impostor_rounds.ImpostorRounds, "_moved", interrupted)
     model = once(2)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*wine)

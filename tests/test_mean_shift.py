@@ -113,7 +113,7 @@ def test_steps_over_trees_are_those_over_all_pairs(d, dtype):
 def test_the_density_never_falls_on_the_way(cloud):
     X, h = cloud
     sums = KernelSums(X, bandwidth=h)
-    climbers = climbing._Climbers(X, h)
+    climbers = climbing._Trajectories(X, h)
     climbers.meet()
     before = naive.log_density(X, climbers.places, h)
     # Exponents of coordinates that are rounded: their differences are off by eps |x|.
@@ -137,7 +137,7 @@ def test_a_fall_is_noticed():
 def test_leaps_are_few_steps_long_and_save_most_of_them():
     X = overlapping()
     sums = KernelSums(X, bandwidth=0.7)
-    fast = climbing.climb(sums.shifts, X, 0.7, tol=1e-8, max_iter=2000)
+    fast = climbing.follow(sums.shifts, X, 0.7, tol=1e-8, max_iter=2000)
     slow = 0
     points = X.copy()
     while np.abs(step := sums.shifts(points)[1]).max() > 0.7e-8:

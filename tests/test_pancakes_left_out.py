@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fastmetric import ManifoldParzen, engine
 from fastmetric.learn.manifold import gaussian_tree, marginal_screening, mixture_density
-from fastmetric.learn.manifold.covariance_grid import Block, Grid
-from fastmetric.learn.manifold.neighbourhood_pca import Pancakes
+from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid
+from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from tests import naive_manifold
 from tests.manifold_problems import EPS, problems
 
@@ -71,8 +71,8 @@ def test_a_marginal_is_never_below_its_gaussian(problem, part):
     """But for rounding in float32."""
     X, query, q, k, noise = problem
     model = ManifoldParzen(q, n_neighbors=k, noise_variance=noise).fit(X)
-    found = Pancakes(X, model._center, model.directions_, model.variances_, model._offsets)
-    grid = Grid(np.array([model.variances_.shape[1]]), np.array([noise]))
+    found = LocalGaussians(X, model._center, model.directions_, model.variances_, model._offsets)
+    grid = ShapeGrid(np.array([model.variances_.shape[1]]), np.array([noise]))
     basis = marginal_screening._principal_directions(found, grid)[:, : max(1, X.shape[1] // part)]
     marginals = marginal_screening._marginals(found, slice(0, len(X)), grid, basis)
     rows = marginals.rows.astype(np.float64)
@@ -278,7 +278,7 @@ def test_blocks_of_trees_are_short_whatever_is_left_out(only_trees, monkeypatch)
     monkeypatch.setattr(gaussian_tree, "log_sums", spy)
     model.score_samples(X[:600])
     assert sum(sizes) == 600
-    pair = gaussian_tree._pair_cost(4, Grid(np.array([4]), np.array([1e-4])))
+    pair = gaussian_tree._pair_cost(4, ShapeGrid(np.array([4]), np.array([1e-4])))
     assert 0.9e7 < max(sizes) * len(X) * pair <= 1e7
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from fastmetric.core.pairs.neighbour_list import list_pairs
 from fastmetric.core.pairs.product_weights import few_products, weigh
 from fastmetric.learn.local_component import e_step, neighbour_list_e_step, product_e_step
-from fastmetric.learn.local_component.e_step import Neighbourhood, among_all, of_rows
-from fastmetric.learn.local_component.neighbour_list_e_step import NearPairs
-from fastmetric.learn.pair_sums.class_trees import Forest
+from fastmetric.learn.local_component.e_step import Expectation, among_all, of_rows
+from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
+from fastmetric.learn.pair_sums.class_trees import ClassTrees
 from tests import naive_local
 
 DTYPES = [np.float64, np.float32]
@@ -21,9 +21,9 @@ DTYPES = [np.float64, np.float32]
 TOLERANCE = {np.float64: 1e-11, np.float32: 2e-3}
 
 
-def check(found, W, ref, selves, q, dtype, slack=1.0):
+def check(found, W, ref, self_index, q, dtype, slack=1.0):
     """Assert that log sums and scatter are the twin's."""
-    weights, log_sums = naive_local.responsibilities(W[:, :q], ref[:, :q], selves)
+    weights, log_sums = naive_local.responsibilities(W[:, :q], ref[:, :q], self_index)
     expected = naive_local.scatter(weights, W, ref).astype(float)
     tolerance = TOLERANCE[dtype] * slack
     np.testing.assert_allclose(
@@ -62,10 +62,10 @@ def test_some_rows_among_others(m, n, D, seed, dtype):
     rng = np.random.default_rng(seed)
     ref = 2 * rng.standard_normal((n, D)).astype(dtype)
     W = 2 * rng.standard_normal((m, D)).astype(dtype)
-    selves = rng.integers(-1, n, m)
-    W[selves >= 0] = ref[selves[selves >= 0]]
+    self_index = rng.integers(-1, n, m)
+    W[self_index >= 0] = ref[self_index[self_index >= 0]]
     q = int(rng.integers(1, D + 1))
-    check(of_rows(W, ref, selves, q), W, ref, selves, q, dtype)
+    check(of_rows(W, ref, self_index, q), W, ref, self_index, q, dtype)
 
 
 @pytest.mark.parametrize("D", [3, 20])
@@ -91,13 +91,13 @@ def test_products_serve_many_rows_in_many_dimensions(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
     W = 30 * np.random.default_rng(0).standard_normal((6000, 2)).astype(dtype)
-    monkeypatch.setattr(Forest, "pays", lambda forest: True)
-    assert isinstance(e_step._way(W, 2, None), Forest)
+    monkeypatch.setattr(ClassTrees, "pays", lambda class_trees: True)
+    assert isinstance(e_step._way(W, 2, None), ClassTrees)
     found = among_all(W, 2)
     monkeypatch.undo()
     # One class: no walk over others, whose rows would all be faint.
-    assert isinstance(e_step._way(W, 2, None), Forest)
-    monkeypatch.setattr(Forest, "pays", lambda forest: False)
+    assert isinstance(e_step._way(W, 2, None), ClassTrees)
+    monkeypatch.setattr(ClassTrees, "pays", lambda class_trees: False)
     expected = among_all(W, 2)
     tolerance = 1e-11 if dtype == np.float64 else 1e-3
     np.testing.assert_allclose(found.log_sums, expected.log_sums, atol=tolerance, rtol=tolerance)
@@ -111,10 +111,10 @@ def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
     rng = np.random.default_rng(0)
     W = 3.5 * rng.standard_normal((400, 24)).astype(dtype)
     W[1] = W[0]
-    pairs = NearPairs(W, 20)
+    pairs = NeighbourList(W, 20)
     assert product_e_step.are_safe(W)
     assert pairs.pays()
-    found = Neighbourhood(*pairs.log_sums_and_scatter())
+    found = Expectation(*pairs.log_sums_and_scatter())
     check(found, W, W, np.arange(400), 20, dtype)
 
 
@@ -125,7 +125,7 @@ def test_near_pairs_in_any_blocks_on_any_threads(n, side, dtype, monkeypatch):
     rng = np.random.default_rng(0)
     W = 3 * rng.standard_normal((n, 18)).astype(dtype)
     W[n // 2] = W[-1]  # nearest neighbours in different blocks
-    one, three = (Neighbourhood(*NearPairs(W, 16, k).log_sums_and_scatter()) for k in (1, 3))
+    one, three = (Expectation(*NeighbourList(W, 16, k).log_sums_and_scatter()) for k in (1, 3))
     check(one, W, W, np.arange(n), 16, dtype)
     np.testing.assert_array_equal(one.log_sums, three.log_sums)
     np.testing.assert_array_equal(one.scatter, three.scatter)

@@ -22,21 +22,21 @@ def test_of_few_rows_each_is_held_out_three_times_with_others_of_its_class(n):
     y = np.random.default_rng(n).integers(0, 3, n)
     split = list(parts(y, 0.1, np.random.RandomState(0)))
     for fold in range(0, len(split), 5):
-        together = np.concatenate([kept for _, kept in split[fold : fold + 5]])
+        together = np.concatenate([held_out for _, held_out in split[fold : fold + 5]])
         assert np.array_equal(np.sort(together), np.arange(n))
     assert len(split) == 15
     assert not np.array_equal(split[0][1], split[5][1])
-    for learnt, kept in split:
-        assert np.array_equal(np.sort(np.concatenate([learnt, kept])), np.arange(n))
-        shares = np.bincount(y[kept], minlength=3) - np.bincount(y, minlength=3) / 5
+    for learnt, held_out in split:
+        assert np.array_equal(np.sort(np.concatenate([learnt, held_out])), np.arange(n))
+        shares = np.bincount(y[held_out], minlength=3) - np.bincount(y, minlength=3) / 5
         assert np.abs(shares).max() < 1
 
 
 def test_of_many_rows_a_part_is_held_out():
     y = np.arange(1000) % 4
-    ((learnt, kept),) = parts(y, 0.1, np.random.RandomState(0))
-    assert np.array_equal(np.sort(np.concatenate([learnt, kept])), np.arange(1000))
-    assert np.bincount(y[kept]).tolist() == [25] * 4
+    ((learnt, held_out),) = parts(y, 0.1, np.random.RandomState(0))
+    assert np.array_equal(np.sort(np.concatenate([learnt, held_out])), np.arange(1000))
+    assert np.bincount(y[held_out]).tolist() == [25] * 4
     assert not list(parts(np.arange(1000), 0.1, np.random.RandomState(0)))
 
 

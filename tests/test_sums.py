@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from scipy.special import factorial
 
 from fastmetric import kernel_sums
-from fastmetric.core.far_field.expansions import HIGHEST, log_remainder, make_series, translate
+from fastmetric.core.far_field.expansions import (
+    HIGHEST,
+    log_remainder,
+    make_series,
+    moments_to_local,
+)
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.walk.query_groups import GROUP, Rule
-from fastmetric.learn.kernel_sums.certified_walks import Totals, Walk, totals
+from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
 from fastmetric.learn.kernel_sums.log_sums import KERNELS, KernelSums
 from tests import naive
 
@@ -220,9 +225,9 @@ def test_a_node_is_never_narrower_than_its_children():
 
 def test_a_coarse_tolerance_is_used():
     X = np.random.default_rng(0).standard_normal((5000, 2))
-    coarse = kernel_sums(X, bandwidth=0.3, rtol=0.1, method="tree")
+    in_float32 = kernel_sums(X, bandwidth=0.3, rtol=0.1, method="tree")
     exact = kernel_sums(X, bandwidth=0.3, method="exact")
-    assert np.abs(coarse - exact).max() > 1e-4
+    assert np.abs(in_float32 - exact).max() > 1e-4
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -267,7 +272,7 @@ def test_bounds_hold_where_all_squares_are_rounded_alike(d, gap):
 def test_a_sum_below_zero_is_nothing():
     """Within atol a series may be."""
     none = np.empty(0, np.intp)
-    found = Totals(np.array([-1e-5]), np.array([1e-4]), np.zeros(1), [], none)
+    found = WalkSums(np.array([-1e-5]), np.array([1e-4]), np.zeros(1), [], none)
     estimate, lower, upper = found.logs()
     assert estimate == lower == -np.inf
     assert np.isclose(upper, np.log(9e-5))
@@ -353,7 +358,7 @@ def test_a_crowd_s_polynomial_is_within_its_remainder_at_every_degree(d, radius,
     nearest = max(0.0, np.linalg.norm(v) - radius - width)
     for degree in range(1, series.degree + 1):
         local = np.zeros(len(moments))
-        translate(series, degree, moments, v, local)
+        moments_to_local(series, degree, moments, v, local)
         bound = (
             weights.sum()
             * (radius + width) ** (degree + 1)
@@ -369,8 +374,8 @@ def test_to_move_a_field_back_is_the_transpose_of_moving_it(d, seed):
     here, there = rng.standard_normal((2, len(series.indices)))
     v, degree = rng.standard_normal(d), int(rng.integers(1, series.degree + 1))
     moved, back = np.zeros((2, len(here)))
-    translate(series, degree, here, v, moved)
-    translate(series, degree, there, -v, back)
+    moments_to_local(series, degree, here, v, moved)
+    moments_to_local(series, degree, there, -v, back)
     scale = np.abs(here).max() * np.abs(there).max() * np.abs(moved).max()
     assert abs(there @ moved - here @ back) <= 1e-11 * max(1.0, scale) * len(here)
 
@@ -381,7 +386,7 @@ def test_a_wide_kernel_is_summed_by_crowds():
     sums = KernelSums(X, bandwidth=1.0)
     _, queries = sums._queries(None)
     rule = Rule(GAUSSIAN, 0.5, 1e-2, 0.0)
-    [found] = totals([(queries, Walk(sums._reference, rule, np.array([0]), keep=True))])
+    [found] = walk_sums([(queries, Walk(sums._reference, rule, np.array([0]), keep=True))])
     own = sum(
         np.count_nonzero(np.repeat(path.lengths() <= GROUP, path.counts)) for path in found.paths
     )

@@ -167,7 +167,7 @@ def test_a_constant_feature_has_no_deviation_however_its_mean_is_rounded(n, dtyp
 def test_the_penalty_of_a_row_counts_as_variance(iris):
     X, y = iris
     problem = Objective(X, y)
-    units = penalised.Target((3, 4), np.array([0.0, 1.0, 1e3]), False).units(problem)
+    units = penalised.PenalisedObjective((3, 4), np.array([0.0, 1.0, 1e3]), False).units(problem)
     assert np.array_equal(units[0], column_deviations(X, column_means(X)))
     np.testing.assert_allclose(units[1] ** 2, X.var(0) + 1 / 150, rtol=1e-12)
     np.testing.assert_allclose(units[2] ** 2, X.var(0) + 1e3 / 150, rtol=1e-12)
@@ -328,7 +328,7 @@ def test_a_share_is_learnt_by_batches_too(solver, wine):
 def test_a_learnt_share_never_reaches_an_end(logit, wine):
     X, y = wine
     problem = Objective(X, y, mixture=Mixture("biweight", background=True))
-    one = penalised.Target((2, 13), np.zeros(2), learns_beta=True)
+    one = penalised.PenalisedObjective((2, 13), np.zeros(2), learns_beta=True)
     theta = np.append(np.eye(2, 13).ravel() / 3, logit)
     assert 0 < one.split(theta)[1] < 1
     found = one.evaluate(problem, theta)
@@ -447,7 +447,7 @@ def test_annealing_leaves_a_map_of_all_features_alone(iris):
 def test_every_class_is_held_out_in_the_same_share(labels, fraction, seed, part):
     y = np.array(labels)
     rows = np.arange(0, len(y), 2 if part else 1)
-    learnt, kept = early_stopping.held_out(rows, y, fraction, np.random.RandomState(seed))
+    learnt, kept = early_stopping.hold_out(rows, y, fraction, np.random.RandomState(seed))
     assert np.array_equal(np.sort(np.concatenate([learnt, kept])), rows)
     assert np.array_equal(np.unique(y[learnt]), np.unique(y[rows]))
     assert len(kept) > 0 or np.bincount(y[rows]).max() == 1
@@ -464,7 +464,7 @@ def test_the_map_with_the_best_score_is_kept(solver, variant, wine):
     nca = NCA(3, random_state=0, **options, **variant).fit(X, y)
     scores = nca.history_["validation"]
     assert {len(figures) for figures in nca.history_.values()} == {nca.n_iter_ + 1}
-    learnt, kept = early_stopping.held_out(np.arange(len(y)), y, 0.3, np.random.RandomState(0))
+    learnt, kept = early_stopping.hold_out(np.arange(len(y)), y, 0.3, np.random.RandomState(0))
     shape = dict(kernel=nca.kernel, background=nca.background_ is not None)
     twin = naive.ClassDensities(
         nca.components_, X[learnt], y[learnt], beta=nca.background_, **shape

@@ -244,6 +244,6 @@ def nu_of(parts: Parts) -> float:
     return best_nu(value, *range_of_nu(parts.train))
 
 
-def principal() -> PCA:
+def pca() -> PCA:
     """Return PCA that whitens."""
     return PCA(whiten=True)

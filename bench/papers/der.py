@@ -114,8 +114,8 @@ def _set_rows(task: Task, plan: Plan) -> Iterator[Row]:
         split = inputs(task, raw)
         plain = _error(raw.X, raw.X_test, raw.y, raw.y_test)
         errors.setdefault(_der_rows.EUCLIDEAN, []).append(plain)
-        principal = _error(split.X, split.X_test, split.y, split.y_test)
-        errors.setdefault(_der_rows.PRINCIPAL, []).append(principal)
+        pca = _error(split.X, split.X_test, split.y, split.y_test)
+        errors.setdefault(_der_rows.PRINCIPAL, []).append(pca)
         models = {
             _der_rows.COINCIDENCE: _metric(task.p),
             _der_rows.NEIGHBOURHOOD: NCA(task.p, random_state=0),

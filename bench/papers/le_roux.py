@@ -70,7 +70,7 @@ def figure_1(plan: Plan, out: Path) -> Iterator[Row]:
     """A text under a linear map, and what PCA and Local Component Analysis make of it."""
     letters = text_points(plan.points)
     panels = []
-    for name, model in {"PCA": measure.principal(), "local": measure.local()}.items():
+    for name, model in {"PCA": measure.pca(), "local": measure.local()}.items():
         points, distortion = measure.straightened(model, letters @ _SHEAR, letters)
         title = "Local Component Analysis" if name == "local" else name
         panels.append((f"{title}: one side stretched {distortion:.1f} times the other", points))

@@ -33,10 +33,10 @@ def pairs(
     _validate.refuse_strings(X)
     X = validate_data(estimator, X, dtype=_validate.FLOATS, reset=first)
     members = _row_numbers(pairs, len(X)) if by_number else np.arange(len(X)).reshape(-1, 2)
-    alike = _signs(y, len(members))
-    _validate.squarable(X, "X", len(alike))
+    coincide = _signs(y, len(members))
+    _validate.squarable(X, "X", len(coincide))
     firsts, seconds = (np.ascontiguousarray(part, np.int32) for part in members.T)
-    return X, firsts, seconds, alike
+    return X, firsts, seconds, coincide
 
 
 def _row_numbers(pairs: Any, n: int) -> np.ndarray:
@@ -57,10 +57,10 @@ def _signs(y: Any, m: int) -> np.ndarray:
     y = check_array(y, dtype=None, ensure_2d=False, input_name="y")
     if y.shape != (m,):
         raise ValueError(f"y has shape {y.shape}; one sign per pair, shape ({m},), was expected.")
-    alike = y == 1
-    if not np.all(alike | (y == -1)):
+    coincide = y == 1
+    if not np.all(coincide | (y == -1)):
         raise ValueError(
             f"y should be +1 (the pair coincides) or -1; it holds {np.unique(y)[:5].tolist()}. "
             "For 0 and 1, give 2 * y - 1."
         )
-    return alike
+    return coincide

@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.vector.exp import exp
 
 GAUSSIAN = 0  # exp(-s)
@@ -38,19 +38,19 @@ CODES = {
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@compiled
+@jit
 def has_tails(code):
     """Return whether the kernel is nowhere zero: sums may then be shifted in the exponent."""
     return code in (GAUSSIAN, EXPONENTIAL)
 
 
-@compiled
+@jit
 def exponent(code, s):
     """Return t where k(s) = exp(-t), for a kernel with tails."""
     return s if code == GAUSSIAN else np.sqrt(s)
 
 
-@compiled
+@jit
 def kernel_value(code, s):
     """Return k(s), in the precision of s."""
     if code == GAUSSIAN:
@@ -70,7 +70,7 @@ def kernel_value(code, s):
     return _cosine(gap / (_ONE + np.sqrt(s)))
 
 
-@compiled
+@jit
 def _quarter_sine(x):
     """Return sin(pi x / 2) for a float64 0 <= x <= 1, by its Taylor series to below 1e-19."""
     y = x * (np.pi / 2)
@@ -96,7 +96,7 @@ def _cosine_in_precision(x):
 
 # NCA knows the two smooth kernels only. A choice of two LLVM moves out of a loop; with seven it
 # leaves it inside, and the loop is no longer vectorised.
-@compiled
+@jit
 def smooth_value(code, s):
     """Return k(s) of the Gaussian or the biweight, in the precision of s."""
     if code == GAUSSIAN:
@@ -105,7 +105,7 @@ def smooth_value(code, s):
     return gap * gap
 
 
-@compiled
+@jit
 def smooth_fall(code, s):
     """Return -k'(s) >= 0 of the Gaussian or the biweight, in the precision of s."""
     if code == GAUSSIAN:

@@ -82,13 +82,13 @@ def start(
     return _signed(A)
 
 
-def whitened(X: np.ndarray, y: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
+def rca(X: np.ndarray, y: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
     """Return the start "rca" of rows X (n, D) of classes y (n,): d rows, or as many as it has."""
     problem = Objective(X, np.unique(y, return_inverse=True)[1], n_jobs)
     return start("rca", min(d, *X.shape), problem, np.random.RandomState(0))
 
 
-def principal(X: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
+def pca(X: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
     """Return the d leading principal directions of X (n, D), d <= min(n, D), as a map (d, D)."""
     center = column_means(X, n_jobs)
     with engine.one_thread_blas():

@@ -11,7 +11,7 @@ from fastmetric.core.far_field.expansions import make_series
 from fastmetric.core.tree.balanced_tree import Tree, split_below, split_node, unsplit_tree
 from fastmetric.core.tree.node_moments import empty_nodes, summarise
 from fastmetric.core.vector.register_blocks import make_panels, panel_width
-from fastmetric.core.walk.float32_leaves import WIDTH, write_coarse
+from fastmetric.core.walk.float32_leaves import WIDTH, write_float32
 from fastmetric.core.walk.query_groups import Reference
 
 _TASK = 20_000  # points in a subtree that is one task
@@ -85,14 +85,14 @@ def summarised(
     return Reference(tree, panels, none, weights, nodes, series)
 
 
-def with_coarse_leaves(reference: Reference, h: float, n_jobs: int | None) -> Reference:
+def with_float32_leaves(reference: Reference, h: float, n_jobs: int | None) -> Reference:
     """Return the tree with its leaves in float32, too, for a bandwidth."""
     n, d = reference.tree.rows.shape
     panels = np.zeros((n // WIDTH, d, WIDTH), np.float32)
     count = len(reference.tree.starts)
     parts = [(first, min(first + NODES, count)) for first in range(0, count, NODES)]
     for _ in engine.run(
-        lambda part: write_coarse(reference, 1 / h, panels, *part), parts, n_jobs=n_jobs
+        lambda part: write_float32(reference, 1 / h, panels, *part), parts, n_jobs=n_jobs
     ):
         pass
-    return reference._replace(coarse_panels=panels)
+    return reference._replace(float32_panels=panels)

@@ -7,13 +7,13 @@ He_a(v) around a node of points [SUM-6], and v^a / a! around the middle of a cro
 
 from __future__ import annotations
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.vector.exp import exp
 
 HERMITE, TAYLOR = 0, 1  # the bases
 
 
-@compiled
+@jit
 def add_series(series, degree, coefficients, v, shift, scratch, totals):
     """Add a node's field to totals (m,) at the points v (d, m), cut off beyond `degree`.
 
@@ -26,7 +26,7 @@ def add_series(series, degree, coefficients, v, shift, scratch, totals):
         totals[q] += field[q] * exp(shift - exponents[q])
 
 
-@compiled
+@jit
 def half_sq_norms(v, scratch):
     """Return |v_q|^2 / 2 of the points v (d, m), the first row of `scratch`."""
     out, first = scratch[0], v[0]
@@ -39,19 +39,19 @@ def half_sq_norms(v, scratch):
     return out
 
 
-@compiled
+@jit
 def scratch_rows(series):
     """Return how many rows of numbers the functions below need: the bases, and twice the sums."""
     return _first_sum(series) + 2 * series.prefix_degrees.shape[1]
 
 
-@compiled
+@jit
 def _first_sum(series):
     """Return the first row of `scratch` behind the bases of the coordinates."""
     return series.indices.shape[1] * (series.degree + 2)
 
 
-@compiled
+@jit
 def fill(series, degree, v, basis, scratch):
     """Write the bases of the coordinates of v (d, m), up to `degree`, into the rows of `scratch`.
 
@@ -65,7 +65,7 @@ def fill(series, degree, v, basis, scratch):
             _fill_taylor(v[k], degree, rows)
 
 
-@compiled
+@jit
 def _powers(series, k, basis, derived, scratch):
     """Return the rows of one coordinate's basis, degree 0 first, or of what stands for its slope.
 
@@ -75,7 +75,7 @@ def _powers(series, k, basis, derived, scratch):
     return scratch[k * (series.degree + 2) + first :]
 
 
-@compiled
+@jit
 def contracted(series, degree, coefficients, basis, along, scratch):
     """Return sum_a M_a B_a (m,), a row of `scratch`, for |a| <= degree, at the points of `fill`.
 
@@ -98,7 +98,7 @@ def contracted(series, degree, coefficients, basis, along, scratch):
     return scratch[first]
 
 
-@compiled
+@jit
 def add_moments(series, degree, strengths, basis, scratch, moments):
     """Add sum_q strengths[q] B_a(v_q) to moments[a], for |a| <= degree, at the points of `fill`.
 
@@ -121,7 +121,7 @@ def add_moments(series, degree, strengths, basis, scratch, moments):
         here, there = there, here
 
 
-@compiled
+@jit
 def _dot(x, y):
     """Return sum x y."""
     total = 0.0
@@ -130,14 +130,14 @@ def _dot(x, y):
     return total
 
 
-@compiled
+@jit
 def _multiply(x, y, out):
     """Write x y into `out`."""
     for q in range(out.size):
         out[q] = x[q] * y[q]
 
 
-@compiled
+@jit
 def _fill_hermite(x, degree, rows):
     """Write He_n(x) into row n."""
     one, first = rows[0], rows[1]
@@ -149,7 +149,7 @@ def _fill_hermite(x, degree, rows):
             above[q] = x[q] * here[q] - n * below[q]
 
 
-@compiled
+@jit
 def _fill_taylor(x, degree, rows):
     """Write x^n / n! into row n + 1, and 0 into the first."""
     zero, one = rows[0], rows[1]
@@ -161,7 +161,7 @@ def _fill_taylor(x, degree, rows):
             above[q] = x[q] * here[q] * factor
 
 
-@compiled
+@jit
 def _contract_numbers(numbers, last, powers, out):
     """Write sum_{a <= last} numbers[a] powers[a] into out (m,), two at a time."""
     x, first = numbers[0], powers[0]
@@ -179,7 +179,7 @@ def _contract_numbers(numbers, last, powers, out):
             out[q] += x * first[q]
 
 
-@compiled
+@jit
 def _contract_vectors(vectors, last, powers, out):
     """Write sum_{a <= last} vectors[a] powers[a] into out (m,), which may be vectors[<= 0]."""
     x, y = vectors[0], powers[0]

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled, exact_order
+from fastmetric._jit import jit, jit_in_order
 from fastmetric.core.vector.exp import exp64
 
 HIGHEST = {1: 12, 2: 9, 3: 7, 4: 3}  # the degree kept, by dimension; 1 (the centroid) beyond
@@ -125,7 +125,7 @@ def make_series(d: int) -> Series:
 LOG_FACTORIALS = np.array([lgamma(n + 1) for n in range(max(HIGHEST.values()) + 2)])
 
 
-@exact_order
+@jit_in_order
 def log_remainder(series, n, r):
     """Return log sup { |He_n(y)| exp(-r'^2/2) : |y| <= r', r' >= r }, at most 1 % too large."""
     if r >= _FAR:
@@ -133,8 +133,8 @@ def log_remainder(series, n, r):
     return series.log_remainders[n, int(r / _STEP)]
 
 
-@compiled
-def add_shifted_moments(series, child, step, coefficients):
+@jit
+def moments_to_parent(series, child, step, coefficients):
     """Add a child's coefficients, moved by `step` (d,) = (c_child - c) / h, to its parent's.
 
     One index after the other: (u + step)^a / a! = sum_b u^b / b! * step^(a-b) / (a-b)!.
@@ -154,8 +154,8 @@ def add_shifted_moments(series, child, step, coefficients):
         coefficients[i] += moved[i]
 
 
-@compiled
-def translate(series, degree, moments, v, local):
+@jit
+def moments_to_local(series, degree, moments, v, local):
     """Add a field to the polynomial `local` (C,) around another centre, v (d,) away in units of h.
 
     Of degree at most `degree` in both together.
@@ -183,11 +183,11 @@ def translate(series, degree, moments, v, local):
         local[i] += series.signs[i] * moved[i]
 
 
-@compiled
-def hand_down(series, adjoint, step, child):
+@jit
+def local_to_child(series, adjoint, step, child):
     """Add a node's adjoint to its child's; step (d,) = (c_child - c) / h.
 
-    The transpose of `add_shifted_moments`.
+    The transpose of `moments_to_parent`.
     """
     moved = adjoint.copy()
     for k in range(step.size):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import borrowed, compiled, exact_order
+from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.gaussians.local_gaussians import LOWEST
 from fastmetric.core.tree.balanced_tree import DEEPEST
 from fastmetric.core.vector.exp import exp64
@@ -38,7 +38,7 @@ class Bounds(NamedTuple):
     steepness: np.ndarray  # (nodes,): 1 / (2 lambda)
 
 
-@exact_order
+@jit_in_order
 def bound_nodes(tree, log_tops, largest, slack):
     """Return the bounds of all nodes; log_tops, largest variance (n,) in the order of the tree.
 
@@ -67,20 +67,20 @@ def bound_nodes(tree, log_tops, largest, slack):
     return Bounds(logs, steepness * (1 - SLACK - slack))
 
 
-@exact_order
+@jit_in_order
 def _bound(tree, bounds, node, x):
     """Return the log of n times the mean of a node's Gaussians at x (D,), at most."""
     sq_lo, _ = box_distances(x, x, tree.lower[node], tree.upper[node])
     return bounds.log_tops[node] - sq_lo * bounds.steepness[node]
 
 
-@exact_order
+@jit_in_order
 def log_sums(tree, leaves, bounds, query, log_rtol):
     """Return the logs of the sums at query (m, D), float64, and how many pairs and nodes it took.
 
     What is left out is at most exp(log_rtol) of the sum.
     """
-    tree, leaves, bounds, query = borrowed((tree, leaves, bounds, query))
+    tree, leaves, bounds, query = uncounted((tree, leaves, bounds, query))
     logs, pairs, nodes = np.empty(query.shape[0]), 0, 0
     stack, at_most = np.empty(DEEPEST, np.int64), np.empty(DEEPEST)
     rest, p, terms = _scratch(tree, leaves)
@@ -111,7 +111,7 @@ def log_sums(tree, leaves, bounds, query, log_rtol):
     return logs, pairs, nodes
 
 
-@compiled
+@jit
 def _scratch(tree, leaves):
     """Return memory for the points of one leaf: differences (D, t), projections, terms (t,)."""
     longest = 0
@@ -121,11 +121,11 @@ def _scratch(tree, leaves):
     return np.empty((leaves.points.shape[0], longest)), np.empty(longest), np.empty(longest)
 
 
-@compiled
+@jit
 def _add_leaf(leaves, x, start, stop, top, total, rest, p, terms):
     """Add the Gaussians start:stop at x (D,) to total * exp(top); return both.
 
-    By differences [MAN-3], as in `core.pancakes`.
+    By differences [MAN-3], as in `core.gaussians`.
     """
     t, n_features = stop - start, x.size
     for k in range(n_features):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.vector.exp import exp
 
 _WIDTH = 64  # queries at a time, by differences
@@ -34,7 +34,7 @@ class Sums(NamedTuple):
     total: np.ndarray  # (Q, S, m)
 
 
-@compiled
+@jit
 def _add_terms(log_factor, inverse_noise, across, along, top, total):
     """Add exp(log_factor - (across / noise + along) / 2) to each of the sums (w,)."""
     for a in range(across.size):
@@ -56,7 +56,7 @@ class Products(NamedTuple):
     query_norms: np.ndarray  # (m,), |x|²
 
 
-@compiled
+@jit
 def _sq_distances(products, i, out):
     """Write |x - x_i|² into out (m,)."""
     two = products.points.dtype.type(2)
@@ -64,7 +64,7 @@ def _sq_distances(products, i, out):
         out[a] = products.norms[i] + products.query_norms[a] - two * products.points[i, a]
 
 
-@compiled
+@jit
 def _take_direction(products, i, j, inverse, across, along, squares):
     """Move the part along direction j from the squares across (m,) to those along (S, m).
 
@@ -80,7 +80,7 @@ def _take_direction(products, i, j, inverse, across, along, squares):
             along[s, a] += squares[a] * inverse[s, j]
 
 
-@compiled
+@jit
 def add_by_products(products, shapes, counts, sums):
     """Add Gaussians to the sums, from products with the queries."""
     dtype, m = products.points.dtype, products.query_norms.size
@@ -117,7 +117,7 @@ class Marginals(NamedTuple):
     log_factors: np.ndarray  # (t,): twice those of the Gaussians themselves
 
 
-@compiled
+@jit
 def list_pairs(products, marginals, query_norms, floors):
     """Return Gaussians and queries, by number (p,), where a term may exceed the query's floor.
 
@@ -141,7 +141,7 @@ def list_pairs(products, marginals, query_norms, floors):
     return rows[:count], columns[:count]
 
 
-@compiled
+@jit
 def add_pairs(query, X, directions, shapes, rows, columns, sums):
     """Add Gaussian rows[p] to the sum at query[columns[p]] (m, D) for each p.
 
@@ -170,7 +170,7 @@ def add_pairs(query, X, directions, shapes, rows, columns, sums):
         )
 
 
-@compiled
+@jit
 def _dot(u, v):
     """Return u . v (D,)."""
     total = u.dtype.type(0)
@@ -179,7 +179,7 @@ def _dot(u, v):
     return total
 
 
-@compiled
+@jit
 def add_by_differences(query, X, directions, shapes, counts, sums):
     """Add Gaussians around X (t, D), along directions (t, q, D), to the sums at query (D, m).
 
@@ -192,7 +192,7 @@ def add_by_differences(query, X, directions, shapes, counts, sums):
             _add_one(query[:, first:last], X[i], directions[i], shapes, i, counts, sums, first)
 
 
-@compiled
+@jit
 def _add_one(query, x, directions, shapes, i, counts, sums, first):
     """Add Gaussian i of the shapes, around x (D,), to the sums at query (D, w) from `first` on."""
     n_features, w = query.shape

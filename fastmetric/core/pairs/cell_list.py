@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import borrowed, compiled, exact_order
+from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.kernels import BIWEIGHT, smooth_fall, smooth_value
 
 # The side of a cell, where the reach is 1. A power of two, so that a cell's number is exact, and
@@ -28,7 +28,7 @@ ROWS = X, Y, WEIGHT, LABEL, OWN, OTHER, Z = range(7)
 COORDINATES = X, Y, Z
 
 
-class Lanes(NamedTuple):
+class CellList(NamedTuple):
     """Points, one lane after the other."""
 
     table: np.ndarray  # (7, n), in the precision of the points; x rises in a lane
@@ -40,7 +40,7 @@ class Lanes(NamedTuple):
     slabs: np.ndarray  # (s + 1,): the lanes slabs[b]:slabs[b + 1] have their cell in y in common
     slab_cells: np.ndarray  # (s,): that cell, rising
     groups: np.ndarray  # (g + 1,): the rows groups[g]:groups[g + 1] of a lane look together
-    lane_of: np.ndarray  # (g,): that lane
+    column_of: np.ndarray  # (g,): that lane
 
 
 class _Nearby(NamedTuple):
@@ -51,7 +51,7 @@ class _Nearby(NamedTuple):
     pieces: np.ndarray  # (r, 3): points pieces[k, 0] to pieces[k, 1] are copied to pieces[k, 2]
 
 
-@compiled
+@jit
 def _nearby(ref, last):
     """Return memory for the rows of tables up to `last`, or for all rows of solid ones."""
     rows = last + 1 if ref.solid is None else Z + 1
@@ -59,7 +59,7 @@ def _nearby(ref, last):
     return _Nearby(np.empty((_MOST, 2), np.int64), table, np.empty((_MOST, 3), np.int64))
 
 
-@exact_order
+@jit_in_order
 def _bisect(x, lo, hi, origin, least):
     """Return the first place in lo:hi, where x rises, with x - origin >= least; hi: none."""
     while lo < hi:
@@ -71,13 +71,13 @@ def _bisect(x, lo, hi, origin, least):
     return lo
 
 
-@exact_order
+@jit_in_order
 def _look(query, g, ref, ranges):
     """Write the ranges of points within reach of the group g into `ranges`; return their number.
 
     Rounding included: no pair is left out whose squared distance comes out below 1.
     """
-    x, lane = query.table[X], query.lane_of[g]
+    x, lane = query.table[X], query.column_of[g]
     low, high = query.lower[lane], query.upper[lane]
     left, right = np.float64(x[query.groups[g]]), np.float64(x[query.groups[g + 1] - 1])
     sq_reach = 1 + 8 * np.float64(np.finfo(x.dtype).eps)
@@ -107,10 +107,10 @@ def _look(query, g, ref, ranges):
     return count
 
 
-@compiled
+@jit
 def pairs_in_reach(query, ref, groups):
     """Return how many pairs each of the given groups would look at."""
-    query, ref = borrowed((query, ref))
+    query, ref = uncounted((query, ref))
     ranges, pairs = np.empty((_MOST, 2), np.int64), np.zeros(groups.size, np.int64)
     for k in range(groups.size):
         g = groups[k]
@@ -120,7 +120,7 @@ def pairs_in_reach(query, ref, groups):
     return pairs
 
 
-@compiled
+@jit
 def _copy(ref, nearby, r, count):
     """Copy points of the ranges r:count side by side, as many as there is room for.
 
@@ -143,7 +143,7 @@ def _copy(ref, nearby, r, count):
     return used, k, r
 
 
-@compiled
+@jit
 def _found(place, pieces):
     """Return where a point was copied to; -1: nowhere."""
     for k in range(len(pieces)):
@@ -152,20 +152,20 @@ def _found(place, pieces):
     return -1
 
 
-@compiled
+@jit
 def _heights(solid, table):
     """Return the z of a table; None in a plane."""
     return None if solid is None else table[Z]
 
 
-@compiled
-def lane_sums(query, ref, selves, first, last, out):
+@jit
+def cell_list_sums(query, ref, self_index, first, last, out):
     """Sum the kernels of the rows of the groups first:last, over their class and over the others.
 
     Row i is itself the point selves[i], left out (-1: none). Added to `out` (2, n). Returns how
     many pairs were looked at.
     """
-    query, ref, selves, out = borrowed((query, ref, selves, out))
+    query, ref, self_index, out = uncounted((query, ref, self_index, out))
     nearby, pairs = _nearby(ref, LABEL), 0
     weights, zs = nearby.table[WEIGHT], _heights(ref.solid, nearby.table)
     for g in range(first, last):
@@ -173,7 +173,7 @@ def lane_sums(query, ref, selves, first, last, out):
         while r < count:
             used, k, r = _copy(ref, nearby, r, count)
             for i in range(query.groups[g], query.groups[g + 1]):
-                itself = _found(selves[i], nearby.pieces[:k])
+                itself = _found(self_index[i], nearby.pieces[:k])
                 weight = weights[itself]  # of the last place for -1, which keeps it
                 if itself >= 0:
                     weights[itself] = 0
@@ -185,7 +185,7 @@ def lane_sums(query, ref, selves, first, last, out):
     return pairs
 
 
-@compiled
+@jit
 def _class_sums(row, table, zs, used):
     """Return a row's sums of weights times kernels over points of its class, and of others."""
     x, y, z, label = row[X], row[Y], row[Z], row[LABEL]
@@ -203,14 +203,14 @@ def _class_sums(row, table, zs, used):
     return own, other
 
 
-@compiled
-def lane_pulls(query, ref, first, last, out):
+@jit
+def cell_list_gradient(query, ref, first, last, out):
     """Add what is pulled to the rows of the groups first:last [CCK-6] to `out` (3, n).
 
     The weight of a pair is -k'(s_ij) (p_i w_j + p_j w_i), w the points' weights, p what they pull
     with within their class or outside; the pull is that times the difference of i and j.
     """
-    query, ref, out = borrowed((query, ref, out))
+    query, ref, out = uncounted((query, ref, out))
     nearby = _nearby(ref, OTHER)
     zs = _heights(ref.solid, nearby.table)
     for g in range(first, last):
@@ -223,7 +223,7 @@ def lane_pulls(query, ref, first, last, out):
                     out[k, i] += pulls[k]
 
 
-@compiled
+@jit
 def _pulls(row, table, zs, used):
     """Return what points pull a row with, along x, y and z."""
     x, y, z, label = row[X], row[Y], row[Z], row[LABEL]

@@ -19,17 +19,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.kernels import GAUSSIAN, smooth_fall, smooth_value
 from fastmetric.core.pairs.pair_tiles import (
     TILE_COLS,
     TILE_ROWS,
-    no_pulls,
+    empty_gradient,
+    gradient_from,
+    gradient_of_few,
     padded,
-    pulls_from,
-    scatter,
-    scatter_few,
     smallest,
+    tile_gradient,
 )
 from fastmetric.core.vector.exp import LOWEST, exp, exp64
 from fastmetric.core.vector.register_blocks import sq_distances
@@ -46,27 +46,27 @@ class Block(NamedTuple):
     j1: int
 
 
-class Neighbours(NamedTuple):
+class QuerySegments(NamedTuple):
     """Where the rows of a query stand among the class-sorted reference points."""
 
     starts: np.ndarray  # the own class of row i is starts[i]:stops[i]
     stops: np.ndarray
-    selves: np.ndarray  # row i is itself the reference point selves[i], left out (-1: none)
+    self_index: np.ndarray  # row i is itself the reference point selves[i], left out (-1: none)
 
 
-@compiled
+@jit
 def _clip(x, lo, hi):
     """Return x moved into lo..hi."""
     return min(max(x, lo), hi)
 
 
-@compiled
+@jit
 def _tile_buffer(points):
     """Return memory for the largest tile."""
     return np.empty(TILE_ROWS * TILE_COLS, points.rows.dtype)
 
 
-@compiled
+@jit
 def _distance_tile(buffer, query, i0, i1, ref, j0, j1):
     """Return the squared distances of query rows i0:i1 to reference points j0:j1, padded."""
     height, width = padded(i1 - i0), padded(j1 - j0)
@@ -75,7 +75,7 @@ def _distance_tile(buffer, query, i0, i1, ref, j0, j1):
     return tile
 
 
-@compiled
+@jit
 def _symmetric_tile(buffer, points, i0, i1, j0, j1):
     """Return the distance tile of i0:i1 and j0:j1 with every pair j <= i left out."""
     tile = _distance_tile(buffer, points, i0, i1, points, j0, j1)
@@ -84,24 +84,24 @@ def _symmetric_tile(buffer, points, i0, i1, j0, j1):
     return tile
 
 
-@compiled
-def _row_tile(buffer, query, i0, i1, ref, j0, j1, selves):
+@jit
+def _row_tile(buffer, query, i0, i1, ref, j0, j1, self_index):
     """Return the distance tile of i0:i1 and j0:j1 with the points themselves left out."""
     tile = _distance_tile(buffer, query, i0, i1, ref, j0, j1)
     for i in range(i0, i1):
-        if j0 <= selves[i] < j1:
-            tile[i - i0, selves[i] - j0] = np.inf
+        if j0 <= self_index[i] < j1:
+            tile[i - i0, self_index[i] - j0] = np.inf
     return tile
 
 
-@compiled
+@jit
 def _clear_padding(tile, n_rows, n_cols):
     """Set the weights of padding rows and columns to zero."""
     tile[n_rows:] = 0
     tile[:, n_cols:] = 0
 
 
-@compiled
+@jit
 def _add_kernel(code, s, weight, weights, col_sums):
     """Return sum weights * k(s) and add weight * k(s) to `col_sums`, all (m,)."""
     total = s.dtype.type(0)
@@ -112,7 +112,7 @@ def _add_kernel(code, s, weight, weights, col_sums):
     return total
 
 
-@compiled
+@jit
 def symmetric_sums(points, starts, stops, block, code):
     """Return the kernel sums of one block: own and other class, seen from i and from j.
 
@@ -145,15 +145,15 @@ def symmetric_sums(points, starts, stops, block, code):
     return own_i, other_i, own_j, other_j
 
 
-@compiled
+@jit
 def _weigh(code, s, weight, weights, pull, pulls):
     """Turn the distances `s` into -k'(s) (pull * weights + pulls * weight), in place."""
     for c in range(s.size):
         s[c] = smooth_fall(code, s[c]) * (pull * weights[c] + pulls[c] * weight)
 
 
-@compiled
-def symmetric_scatter(points, starts, stops, own_pull, other_pull, block, code):
+@jit
+def symmetric_gradient(points, starts, stops, own_weights, other_weights, block, code):
     """Return the pair scatter of one block [CCK-6], seen from i (i1 - i0, d) and from j.
 
     The weight of a pair is -k'(s_ij) (p_i w_j + p_j w_i), w the points' weights, p = own_pull (n,)
@@ -161,28 +161,34 @@ def symmetric_scatter(points, starts, stops, own_pull, other_pull, block, code):
     a - b, w = 1.
     """
     i0, i1, j0, j1 = block
-    to_i, to_j = no_pulls(i1 - i0, points), no_pulls(j1 - j0, points)
+    to_i, to_j = empty_gradient(i1 - i0, points), empty_gradient(j1 - j0, points)
     buffer = _tile_buffer(points)
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(max(j0, ti), j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
             tile = _symmetric_tile(buffer, points, ti, i_end, tj, j_end)
             n_cols, weights = j_end - tj, points.weights[tj:j_end]
-            own, other = own_pull[tj:j_end], other_pull[tj:j_end]
+            own, other = own_weights[tj:j_end], other_weights[tj:j_end]
             for i in range(ti, i_end):
                 s, w = tile[i - ti, :n_cols], points.weights[i]
                 lo, hi = _clip(starts[i] - tj, 0, n_cols), _clip(stops[i] - tj, 0, n_cols)
-                _weigh(code, s[:lo], w, weights[:lo], other_pull[i], other[:lo])
-                _weigh(code, s[lo:hi], w, weights[lo:hi], own_pull[i], own[lo:hi])
-                _weigh(code, s[hi:], w, weights[hi:], other_pull[i], other[hi:])
+                _weigh(code, s[:lo], w, weights[:lo], other_weights[i], other[:lo])
+                _weigh(code, s[lo:hi], w, weights[lo:hi], own_weights[i], own[lo:hi])
+                _weigh(code, s[hi:], w, weights[hi:], other_weights[i], other[hi:])
             _clear_padding(tile, i_end - ti, n_cols)
-            scatter(
-                tile, points, ti, pulls_from(to_i, ti - i0), points, tj, pulls_from(to_j, tj - j0)
+            tile_gradient(
+                tile,
+                points,
+                ti,
+                gradient_from(to_i, ti - i0),
+                points,
+                tj,
+                gradient_from(to_j, tj - j0),
             )
     return to_i, to_j
 
 
-@compiled
+@jit
 def _add_shifted(code, s, weights, least, total):
     """Add sum weights * k(s) to a sum kept as total * exp(-least); return (least, total).
 
@@ -203,7 +209,7 @@ def _add_shifted(code, s, weights, least, total):
     return least, total + part
 
 
-@compiled
+@jit
 def _weighted_sum(code, s, weights):
     """Return sum weights * k(s)."""
     total = s.dtype.type(0)
@@ -212,13 +218,13 @@ def _weighted_sum(code, s, weights):
     return total
 
 
-@compiled
+@jit
 def _log_of_shifted(least, total):
     """Return log(total * exp(-least)); -inf for an empty sum."""
     return np.log(total) - least if total > 0 else -np.inf
 
 
-@compiled
+@jit
 def row_log_sums(query, ref, where, block, code):
     """Return the logs of the weighted sums of one block of rows: own and other class.
 
@@ -231,7 +237,7 @@ def row_log_sums(query, ref, where, block, code):
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(j0, j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
-            tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.selves)
+            tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.self_index)
             n_cols, weights = j_end - tj, ref.weights[tj:j_end]
             for i in range(ti, i_end):
                 s, at = tile[i - ti, :n_cols], i - i0
@@ -253,7 +259,7 @@ def row_log_sums(query, ref, where, block, code):
     return own, other
 
 
-@compiled
+@jit
 def row_class_log_sums(query, ref, offsets, block, code):
     """Return the logs of the weighted sums of one block of rows, per class (i1 - i0, C).
 
@@ -288,7 +294,7 @@ def row_class_log_sums(query, ref, offsets, block, code):
     return total
 
 
-@compiled
+@jit
 def _weigh_shifted(code, s, weights, log_total, pull):
     """Turn the distances `s` into pull * weights * -k'(s) / exp(log_total), in place.
 
@@ -311,8 +317,8 @@ def _weigh_shifted(code, s, weights, log_total, pull):
     return live
 
 
-@compiled
-def row_scatter(query, ref, where, log_totals, own_pull, other_pull, block, code):
+@jit
+def row_gradient(query, ref, where, log_totals, own_weights, other_weights, block, code):
     """Return the scatter of one block of rows, seen from i (i1 - i0, d) and from j.
 
     The weight of a pair is that of row i alone [CCK-5]: -k'(s_ij) w_j / exp(log_totals[i]) times
@@ -320,28 +326,28 @@ def row_scatter(query, ref, where, log_totals, own_pull, other_pull, block, code
     a few of them are zero, and only those few are scattered.
     """
     i0, i1, j0, j1 = block
-    to_i, to_j = no_pulls(i1 - i0, query), no_pulls(j1 - j0, ref)
+    to_i, to_j = empty_gradient(i1 - i0, query), empty_gradient(j1 - j0, ref)
     buffer = _tile_buffer(query)
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(j0, j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
-            tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.selves)
+            tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.self_index)
             n_cols, left = j_end - tj, 0
-            weights, to_cols = ref.weights[tj:j_end], pulls_from(to_j, tj - j0)
+            weights, to_cols = ref.weights[tj:j_end], gradient_from(to_j, tj - j0)
             for i in range(ti, i_end):
                 s = tile[i - ti, :n_cols]
                 lo = _clip(where.starts[i] - tj, 0, n_cols)
                 hi = _clip(where.stops[i] - tj, 0, n_cols)
-                total, own, other = log_totals[i], own_pull[i], other_pull[i]
+                total, own, other = log_totals[i], own_weights[i], other_weights[i]
                 live = _weigh_shifted(code, s[:lo], weights[:lo], total, other)
                 live += _weigh_shifted(code, s[lo:hi], weights[lo:hi], total, own)
                 live += _weigh_shifted(code, s[hi:], weights[hi:], total, other)
                 if FEW * live < n_cols:
                     if live > 0:
-                        scatter_few(s, query, i, pulls_from(to_i, i - i0), ref, tj, to_cols)
+                        gradient_of_few(s, query, i, gradient_from(to_i, i - i0), ref, tj, to_cols)
                 else:
                     left += live
             if left > 0:
                 _clear_padding(tile, i_end - ti, n_cols)
-                scatter(tile, query, ti, pulls_from(to_i, ti - i0), ref, tj, to_cols)
+                tile_gradient(tile, query, ti, gradient_from(to_i, ti - i0), ref, tj, to_cols)
     return to_i, to_j

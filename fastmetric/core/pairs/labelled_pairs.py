@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled, exact_order
+from fastmetric._jit import jit, jit_in_order
 from fastmetric.core.tree.nearest_search import sink
 
 _GOLDEN = 0.3819660112501051  # the smaller part of the golden section
@@ -26,26 +26,26 @@ class Pairs(NamedTuple):
 
     starts: np.ndarray  # (n + 1,): row i is first in the pairs starts[i]:starts[i + 1]
     seconds: np.ndarray  # (m,): the other row
-    alike: np.ndarray  # (m,) bool: the pair should coincide
+    coincide: np.ndarray  # (m,) bool: the pair should coincide
     firsts: np.ndarray  # (m,)
     back_starts: np.ndarray  # (n + 1,): row i is second in the pairs back[back_starts[i]:...]
     back: np.ndarray  # (m,)
 
 
-@compiled
+@jit
 def _log_coincidence(q, kappa_sq, noise, p):
     """Return log P of [COI-1]."""
     return -0.5 * p * math.log1p(2 * noise / kappa_sq) - 0.5 * q / (kappa_sq + 2 * noise)
 
 
-@compiled
-def _log_probability(q, alike, kappa_sq, noise, p):
+@jit
+def _log_probability(q, coincide, kappa_sq, noise, p):
     """Return the log of the probability of what a pair was seen to do."""
     log_p = _log_coincidence(q, kappa_sq, noise, p)
-    return log_p if alike else math.log(-math.expm1(log_p))
+    return log_p if coincide else math.log(-math.expm1(log_p))
 
 
-@compiled
+@jit
 def weigh(Z, pairs, kappa_sq, noise, first, last, q, weights):
     """Write q and omega of the pairs of the rows first:last into `q` and `weights` (m,).
 
@@ -64,7 +64,7 @@ def weigh(Z, pairs, kappa_sq, noise, first, last, q, weights):
                 gap = Z[i, k] - Z[j, k]
                 square += gap * gap
             log_p = fixed - 0.5 * t * square
-            if pairs.alike[e]:
+            if pairs.coincide[e]:
                 log_likelihood += log_p
                 weight = t
             else:
@@ -78,7 +78,7 @@ def weigh(Z, pairs, kappa_sq, noise, first, last, q, weights):
     return log_likelihood, total, moment
 
 
-@compiled
+@jit
 def pull(Z, pairs, weights, first, last, U):
     """Write u_i = sum of omega (z_i - z_j) over all pairs of row i, first or second.
 
@@ -100,25 +100,25 @@ def pull(Z, pairs, weights, first, last, U):
         U[i - first] = row
 
 
-@compiled
+@jit
 def _row_log_likelihood(pairs, q, i, kappa_sq, noise, p):
     """Return the log-likelihood of the pairs in which row i is first."""
     total = 0.0
     for e in range(pairs.starts[i], pairs.starts[i + 1]):
-        total += _log_probability(q[e], pairs.alike[e], kappa_sq, noise, p)
+        total += _log_probability(q[e], pairs.coincide[e], kappa_sq, noise, p)
     return total
 
 
-@compiled
+@jit
 def _has_both(pairs, i):
     """Return whether row i is first in pairs of either kind."""
-    alike = 0
+    coincide = 0
     for e in range(pairs.starts[i], pairs.starts[i + 1]):
-        alike += pairs.alike[e]
-    return 0 < alike < pairs.starts[i + 1] - pairs.starts[i]
+        coincide += pairs.coincide[e]
+    return 0 < coincide < pairs.starts[i + 1] - pairs.starts[i]
 
 
-@compiled
+@jit
 def search_scales(pairs, q, kappa_sq, noise, p, first, last):
     """Move kappa^2 of the rows first:last to a maximum of their log-likelihood, never downhill.
 
@@ -160,8 +160,8 @@ def search_scales(pairs, q, kappa_sq, noise, p, first, last):
     return gain
 
 
-@compiled
-def invaders(Z, norms, labels, reach, slack, products, row_at, col_at, found, squares):
+@jit
+def impostors_of_tile(Z, norms, labels, reach, slack, products, row_at, col_at, found, squares):
     """Collect pairs of a tile, of different labels, within reach of a row; return their number.
 
     `products` (a, b) are those of the rows of Z (n, p) from `row_at` on with those from `col_at`
@@ -194,8 +194,8 @@ def invaders(Z, norms, labels, reach, slack, products, row_at, col_at, found, sq
     return count
 
 
-@exact_order
-def keep_nearest(found, squares, best, others, reach):
+@jit_in_order
+def offer_to_heaps(found, squares, best, others, reach):
     """Offer pairs (2, m) to the heaps `best`, `others` (n, K), largest first, of their first rows.
 
     reach[i] becomes what a pair has to be nearer than from now on.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.pairs.pair_tiles import smallest
 from fastmetric.core.pairs.product_weights import add_rows
 from fastmetric.core.vector.exp import exp
 
 
-@compiled
+@jit
 def list_pairs(products, sq_i, sq_j, least_i, least_j, reach, diagonal):
     """Return starts (m + 1,), cols and s of the pairs that may count for either row.
 
@@ -42,7 +42,7 @@ def list_pairs(products, sq_i, sq_j, least_i, least_j, reach, diagonal):
     return starts, cols[:at].copy(), s[:at].copy()
 
 
-@compiled
+@jit
 def _distances(products, sq_i, sq_j, least_i, least_j, diagonal):
     """Turn products (m, n) into squared distances, and lower what the smallest are."""
     m, n = products.shape
@@ -58,7 +58,7 @@ def _distances(products, sq_i, sq_j, least_i, least_j, diagonal):
             least_j[j] = min(row[j], least_j[j])
 
 
-@compiled
+@jit
 def sum_listed(starts, cols, s, least_i, least_j):
     """Return the sums of exp((least - s) / 2) of the rows (m,) and of the columns (n,)."""
     half = s.dtype.type(0.5)
@@ -78,8 +78,8 @@ def sum_listed(starts, cols, s, least_i, least_j):
     return sums_i, sums_j
 
 
-@compiled
-def pull_listed(starts, cols, s, side_i, side_j, rows, faint):
+@jit
+def gradient_listed(starts, cols, s, side_i, side_j, rows, faint):
     """Return sum_j v_ij w_j (m, D) over `rows` w_j, and the sums of v by i (m,) and by j (n,).
 
     v_ij = lambda_ij + lambda_ji, zero up to `faint`. A side is the smallest distances of its rows
@@ -114,13 +114,13 @@ def pull_listed(starts, cols, s, side_i, side_j, rows, faint):
     return pulled, sums_i, sums_j
 
 
-@compiled
+@jit
 def _longest(starts):
     """Return the largest number of pairs of a row."""
     return (starts[1:] - starts[:-1]).max()
 
 
-@compiled
+@jit
 def _gather(values, where, out):
     """Write values[where] to the beginning of `out`; apart, so that exponentials vectorise."""
     for k in range(where.size):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.vector.exp import bits_float, float_bits
 from fastmetric.core.vector.register_blocks import (
     ROWS,
@@ -47,7 +47,7 @@ class Points(NamedTuple):
     cols: np.ndarray  # (d, N), for products (0, 0)
 
 
-@compiled
+@jit
 def padded(n):
     """Return n rounded up to a multiple of ALIGN."""
     return (n + ALIGN - 1) // ALIGN * ALIGN
@@ -87,7 +87,7 @@ def products_are_safe(Z: np.ndarray) -> bool:
     return bool(Z.shape[1] >= _PRODUCTS_FROM and error < _PRODUCT_ERROR[Z.dtype])
 
 
-@compiled
+@jit
 def smallest(s):
     """Return the smallest of the numbers `s`, all >= 0; infinity if there are none.
 
@@ -99,53 +99,53 @@ def smallest(s):
     return bits_float(least)
 
 
-class Pulls(NamedTuple):
+class PairGradient(NamedTuple):
     """What has been scattered to some points z so far: u = weights z - sums."""
 
     sums: np.ndarray  # (N, width of rows), float64
     weights: np.ndarray  # (N,), float64
 
 
-@compiled
-def no_pulls(n, points):
+@jit
+def empty_gradient(n, points):
     """Return the pulls of n points before anything is scattered."""
-    return Pulls(np.zeros((padded(n), points.rows.shape[1])), np.zeros(padded(n)))
+    return PairGradient(np.zeros((padded(n), points.rows.shape[1])), np.zeros(padded(n)))
 
 
-@compiled
-def pulls_from(pulls, start):
+@jit
+def gradient_from(pulls, start):
     """Return the pulls of the points from `start` on."""
-    return Pulls(pulls.sums[start:], pulls.weights[start:])
+    return PairGradient(pulls.sums[start:], pulls.weights[start:])
 
 
-def add_pulls(total: Pulls, part: Pulls, where: slice | np.ndarray) -> None:
+def add_gradient(total: PairGradient, part: PairGradient, where: slice | np.ndarray) -> None:
     """Add the pulls of the points `where`, a slice or distinct numbers, to those of all."""
     n = len(total.weights[where])
     total.sums[where] += part.sums[:n]
     total.weights[where] += part.weights[:n]
 
 
-def pulled(pulls: Pulls, points: Points) -> np.ndarray:
+def gradient_rows(pulls: PairGradient, points: Points) -> np.ndarray:
     """Return u (n, d), what was scattered to the points."""
     n, d = points.size, points.width
     return pulls.weights[:n, None] * points.rows[:n, :d] - pulls.sums[:n, :d]
 
 
-@compiled
-def scatter(tile, query, i0, to_query, ref, j0, to_ref):
+@jit
+def tile_gradient(tile, query, i0, to_query, ref, j0, to_ref):
     """Add the weighted differences of a tile of weights w to the pulls of both sides [CCK-6].
 
     u_r += sum_c w_rc (q_r - r_c) for the query points and u_c -= sum_r w_rc (q_r - r_c) for
     the reference points.
     """
     if ref.products:
-        _scatter_by_products(tile, query, i0, to_query, ref, j0, to_ref)
+        _gradient_by_products(tile, query, i0, to_query, ref, j0, to_ref)
     else:
-        _scatter_by_differences(tile, query, i0, to_query, ref, j0, to_ref)
+        _gradient_by_differences(tile, query, i0, to_query, ref, j0, to_ref)
 
 
-@compiled
-def _scatter_by_products(tile, query, i0, to_query, ref, j0, to_ref):
+@jit
+def _gradient_by_products(tile, query, i0, to_query, ref, j0, to_ref):
     """Scatter with w (q - r) = w q - w r: two matrix products and the sums of the weights."""
     n_rows, n_cols = tile.shape
     add_weighted_sums(tile, n_cols, 1, n_cols, ref.rows, j0, to_query.sums[:n_rows])
@@ -159,8 +159,8 @@ def _scatter_by_products(tile, query, i0, to_query, ref, j0, to_ref):
         to_query.weights[r] += row_sum
 
 
-@compiled
-def _scatter_by_differences(tile, query, i0, to_query, ref, j0, to_ref):
+@jit
+def _gradient_by_differences(tile, query, i0, to_query, ref, j0, to_ref):
     """Scatter one coordinate after the other, four rows at a time to reuse what is loaded."""
     n_rows, n_cols = tile.shape
     gathered = np.empty(n_cols, tile.dtype)
@@ -190,8 +190,8 @@ def _scatter_by_differences(tile, query, i0, to_query, ref, j0, to_ref):
             to_ref.sums[c, k] += gathered[c]
 
 
-@compiled
-def scatter_few(weights, query, i, to_query, ref, j0, to_ref):
+@jit
+def gradient_of_few(weights, query, i, to_query, ref, j0, to_ref):
     """Scatter a row of weights that are nearly all zero, pair by pair, and clear it."""
     d = query.width
     for c in range(weights.size):

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.pairs.pair_tiles import smallest
 from fastmetric.core.vector.exp import exp
 
 _COLS = 512  # reference rows that are at work together
 
 
-@compiled
-def weigh(products, sq_query, sq_ref, selves, col_sums):
+@jit
+def weigh(products, sq_query, sq_ref, self_index, col_sums):
     """Turn products (m, n) of rows into their responsibilities [LOC-2], in place.
 
     Kernels are exp(-s / 2), s the squared distance. `sq_query` and `sq_ref` are the squares of
@@ -33,8 +33,8 @@ def weigh(products, sq_query, sq_ref, selves, col_sums):
         row, sq = products[i], sq_query[i]
         for j in range(n):
             row[j] = max((sq + sq_ref[j]) - 2 * row[j], number(0))
-        if selves[i] >= 0:
-            row[selves[i]] = np.inf
+        if self_index[i] >= 0:
+            row[self_index[i]] = np.inf
         least = smallest(row)
         total = 0.0
         for j in range(n):
@@ -53,7 +53,7 @@ def weigh(products, sq_query, sq_ref, selves, col_sums):
     return log_sums, row_sums, live
 
 
-@compiled
+@jit
 def few_products(weights, rows):
     """Return weights (m, n) times rows (n, d), where most weights are zero."""
     m, n = weights.shape
@@ -70,7 +70,7 @@ def few_products(weights, rows):
     return out
 
 
-@compiled
+@jit
 def add_rows(to, cols, weights, rows):
     """Add sum_k weights[k] rows[cols[k]] to `to`, four at a time: it is loaded less often."""
     whole = cols.size // 4 * 4

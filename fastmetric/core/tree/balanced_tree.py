@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 
 UNIT = 16  # a whole number of panels in both precisions
 DEEPEST = 64  # more levels than any tree has
@@ -30,14 +30,14 @@ class Tree(NamedTuple):
     upper: np.ndarray  # (m, d)
 
 
-@compiled
+@jit
 def _half(n):
     """Return the size of the first child of a node of n points."""
     units = (n + UNIT - 1) // UNIT
     return (units + 1) // 2 * UNIT
 
 
-@compiled
+@jit
 def _shape(n, leaf_size):
     """Return starts, stops and children of a tree of n points, level by level."""
     most = 2 * (n // max(1, leaf_size // 2)) + 3
@@ -68,7 +68,7 @@ def unsplit_tree(X: np.ndarray, leaf_size: int) -> Tree:
     return Tree(np.arange(n), np.array(X, order="C"), starts, stops, children, boxes[0], boxes[1])
 
 
-@compiled
+@jit
 def split_node(tree, node):
     """Box a node and, unless it is a leaf, sort its points into its children.
 
@@ -88,7 +88,7 @@ def split_node(tree, node):
         _select(tree, start, stop, tree.starts[first + 1], np.argmax(upper - lower))
 
 
-@compiled
+@jit
 def split_below(tree, node):
     """Split a node and everything below it."""
     stack = np.empty(DEEPEST, np.int64)
@@ -103,7 +103,7 @@ def split_below(tree, node):
             height += 2
 
 
-@compiled
+@jit
 def _select(tree, start, stop, middle, k):
     """Reorder start:stop so that no coordinate k before `middle` exceeds one from there on.
 
@@ -140,7 +140,7 @@ def _select(tree, start, stop, middle, k):
             return
 
 
-@compiled
+@jit
 def _next(draw):
     """Return the next of a sequence of pseudo-random numbers (xorshift)."""
     draw ^= draw << np.uint64(13)
@@ -148,7 +148,7 @@ def _next(draw):
     return draw ^ (draw << np.uint64(17))
 
 
-@compiled
+@jit
 def _swap(tree, i, j):
     """Exchange two points."""
     tree.order[i], tree.order[j] = tree.order[j], tree.order[i]

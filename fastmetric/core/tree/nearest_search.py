@@ -21,7 +21,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from fastmetric._jit import exact_order
+from fastmetric._jit import jit_in_order
 from fastmetric.core.tree.balanced_tree import DEEPEST, UNIT, Tree
 
 # Instructions without flags would be given those of the function, fusing (`contract`) among them.
@@ -132,7 +132,7 @@ def _lowest(typing_context, bits):
 # Points and boxes
 
 
-@exact_order
+@jit_in_order
 def _least(tree, node, point):
     """Return a lower bound of the squared distances of a node's points to `point`."""
     lower, upper = tree.lower[node], tree.upper[node]
@@ -144,7 +144,7 @@ def _least(tree, node, point):
     return total
 
 
-@exact_order
+@jit_in_order
 def _most(tree, node, point):
     """Return an upper bound of the squared distances of a node's points to `point`."""
     lower, upper = tree.lower[node], tree.upper[node]
@@ -154,8 +154,8 @@ def _most(tree, node, point):
     return total
 
 
-@exact_order
-def homes(tree, queries):
+@jit_in_order
+def home_leaves(tree, queries):
     """Return the nodes (m,) that queries (m, d) belong to, of about _HOME points.
 
     Queries with one home are near each other, and so are their neighbours. The numbers of nodes
@@ -178,7 +178,7 @@ def homes(tree, queries):
 # The nearest of all points
 
 
-@exact_order
+@jit_in_order
 def nearest(search, queries, which, distances, indices):
     """Write the neighbours of queries (m, d) into the rows `which` (m,) of the two results.
 
@@ -200,7 +200,7 @@ def nearest(search, queries, which, distances, indices):
             indices[row, i] = search.tree.order[found[i]]
 
 
-@exact_order
+@jit_in_order
 def _search(search, point, best, found, nodes, bounds, sq_dist):
     """Find the points nearest to `point`: squared distances and places in the tree, (k,) each.
 
@@ -224,7 +224,7 @@ def _search(search, point, best, found, nodes, bounds, sq_dist):
             worst = _scan(search, node, point, best, found, sq_dist)
 
 
-@exact_order
+@jit_in_order
 def _scan(search, leaf, point, best, found, sq_dist):
     """Offer the points of a leaf to the list of the best; return the worst of them."""
     k = best.size
@@ -246,7 +246,7 @@ def _scan(search, leaf, point, best, found, sq_dist):
     return worst
 
 
-@exact_order
+@jit_in_order
 def _insert(best, found, s, i):
     """Put point i into the sorted list in place of the last; s is less than that."""
     p = best.size - 1
@@ -256,7 +256,7 @@ def _insert(best, found, s, i):
     best[p], found[p] = s, i
 
 
-@exact_order
+@jit_in_order
 def sink(best, found, size, s, i):
     """Put point i into a heap (the largest first) of `size` points, in place of the first."""
     p = 0
@@ -271,7 +271,7 @@ def sink(best, found, size, s, i):
     best[p], found[p] = s, i
 
 
-@exact_order
+@jit_in_order
 def _sort_heap(best, found):
     """Turn a heap into a sorted list."""
     for last in range(best.size - 1, 0, -1):
@@ -283,7 +283,7 @@ def _sort_heap(best, found):
 # All points of a ball
 
 
-@exact_order
+@jit_in_order
 def _pieces(tree, point, sq_radius, nodes, pieces):
     """Write the nodes that make up a ball into `pieces` (.., 2); return their number.
 
@@ -306,7 +306,7 @@ def _pieces(tree, point, sq_radius, nodes, pieces):
     return count
 
 
-@exact_order
+@jit_in_order
 def count_within(search, queries, sq_radii):
     """Return how many points have a squared distance of at most sq_radii (m,) to each query."""
     tree = search.tree
@@ -326,7 +326,7 @@ def count_within(search, queries, sq_radii):
     return counts
 
 
-@exact_order
+@jit_in_order
 def points_within(search, queries, sq_radii, with_distances, in_order):
     """Return the points of each query's ball: ends (m,), indices and squared distances.
 
@@ -365,7 +365,7 @@ def points_within(search, queries, sq_radii, with_distances, in_order):
     return ends, found[:used].copy(), best[: used if with_distances else 0].copy()
 
 
-@exact_order
+@jit_in_order
 def _with_room(array, used, need):
     """Return the array, or a larger one with its first `used` items, for `need` of them."""
     if need <= array.size:
@@ -375,7 +375,7 @@ def _with_room(array, used, need):
     return larger
 
 
-@exact_order
+@jit_in_order
 def _sort(best, found):
     """Sort points by their squared distances, in place."""
     for p in range(1, best.size):  # a heap of one more point each time

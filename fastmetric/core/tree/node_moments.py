@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import borrowed, compiled
+from fastmetric._jit import jit, uncounted
 from fastmetric.core.far_field.evaluation import TAYLOR, add_moments, fill, scratch_rows
-from fastmetric.core.far_field.expansions import add_shifted_moments
+from fastmetric.core.far_field.expansions import moments_to_parent
 
 WIDEST = 3.0  # a series is not worth having around a node of a larger radius, in h
 
@@ -36,13 +36,13 @@ def empty_nodes(m: int, d: int, n_coefficients: int) -> Nodes:
     )
 
 
-@compiled
+@jit
 def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
     """Fill in the summaries of the nodes first:last; the children of none of them lie outside.
 
     From the leaves up: children come after their parents.
     """
-    tree, point_weights, series, nodes = borrowed((tree, point_weights, series, nodes))
+    tree, point_weights, series, nodes = uncounted((tree, point_weights, series, nodes))
     u = np.empty(tree.rows.shape[1])
     for node in range(last - 1, first - 1, -1):
         _locate(tree, point_weights, nodes, node)
@@ -65,10 +65,10 @@ def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
             for at in (child, child + 1):
                 for k in range(u.size):
                     u[k] = (nodes.centers[at, k] - nodes.centers[node, k]) * inverse_h
-                add_shifted_moments(series, nodes.coefficients[at], u, coefficients)
+                moments_to_parent(series, nodes.coefficients[at], u, coefficients)
 
 
-@compiled
+@jit
 def around(tree, node, center, inverse_h):
     """Return the points of a node around a centre (d,), in units of h (d, m), float64."""
     start, stop = tree.starts[node], tree.stops[node]
@@ -79,7 +79,7 @@ def around(tree, node, center, inverse_h):
     return v
 
 
-@compiled
+@jit
 def _locate(tree, point_weights, nodes, node):
     """Fill in weight, centre, scatter and radius of one node from its points or children."""
     start, stop = tree.starts[node], tree.stops[node]
@@ -130,7 +130,7 @@ def _locate(tree, point_weights, nodes, node):
     nodes.radii[node] = farthest * (1 + 1e-12)  # an upper bound, whatever the rounding
 
 
-@compiled
+@jit
 def _corner_distance(tree, node, center):
     """Return the distance of the centre to the farthest corner of the box."""
     sq = 0.0

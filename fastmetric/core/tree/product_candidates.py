@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmetric._jit import exact_order
+from fastmetric._jit import jit_in_order
 from fastmetric.core.tree.nearest_search import sink
 
 
-@exact_order
+@jit_in_order
 def offer(products, norms, rows, first, best, found):
     """Offer a block of columns to the heaps `best`, `found` (b, K) of the rows `rows` (b,).
 
@@ -31,7 +31,7 @@ def offer(products, norms, rows, first, best, found):
                 worst = best[i, 0]
 
 
-@exact_order
+@jit_in_order
 def _sq_distance(x, y):
     """Return |x - y|² of two points (D,), in float64."""
     total = 0.0
@@ -41,7 +41,7 @@ def _sq_distance(x, y):
     return total
 
 
-@exact_order
+@jit_in_order
 def sq_distances(X, rows, columns):
     """Return the squared distances (b, c), float64, of the rows to the points columns (b, c)."""
     out = np.empty(columns.shape, np.float64)
@@ -51,7 +51,7 @@ def sq_distances(X, rows, columns):
     return out
 
 
-@exact_order
+@jit_in_order
 def nearest_by_differences(X, row, best, found):
     """Write the k nearest points to X[row], itself left out, into best and found (k,), a heap."""
     best[:] = np.inf

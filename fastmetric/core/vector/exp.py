@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from fastmetric._jit import exact_order
+from fastmetric._jit import jit_in_order
 
 LOWEST = -708.0
 LOWEST_32 = np.float32(-87.0)
@@ -82,7 +82,7 @@ def bits_float(typing_context: Any, x: Any) -> Any:
     return _bitcast(types.int64, types.float64, ir.DoubleType())
 
 
-@exact_order
+@jit_in_order
 def exp64(x):
     """Return exp(x) for a float64 x <= 700."""
     t = x * _LOG2_E + _ROUND
@@ -98,7 +98,7 @@ def exp64(x):
     return 0.0 if x < LOWEST else scaled
 
 
-@exact_order
+@jit_in_order
 def exp32(x):
     """Return exp(x) for a float32 x <= 80."""
     t = x * _LOG2_E_32 + _ROUND_32

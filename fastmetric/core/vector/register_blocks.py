@@ -22,7 +22,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 
 ROWS = 6
 VECTOR_BYTES = 32
@@ -193,7 +193,7 @@ def panel_width(dtype: np.dtype) -> int:
     return 2 * VECTOR_BYTES // dtype.itemsize
 
 
-@compiled
+@jit
 def make_panels(points, d, width):
     """Return the first d coordinates of points (n, >= d) as panels (n / width, d, width)."""
     panels = np.empty((points.shape[0] // width, d, width), points.dtype)
@@ -204,7 +204,7 @@ def make_panels(points, d, width):
     return panels
 
 
-@compiled
+@jit
 def sq_distances(strips, i0, panels, j0, tile):
     """Write the squared distances of the strips' points i0.. to the panels' j0.. into `tile`.
 
@@ -218,7 +218,7 @@ def sq_distances(strips, i0, panels, j0, tile):
             _distance_block(strips, (i0 + r) // ROWS, panels, (j0 + c) // width, tile, r, c)
 
 
-@compiled
+@jit
 def add_weighted_sums(tile, across, along, terms, rows, first, out):
     """Add sum_t w[r, t] rows[first + t] to out[r], w[r, t] = tile.flat[r across + t along].
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import exact_order
+from fastmetric._jit import jit_in_order
 from fastmetric.core.far_field.expansions import LOG_FACTORIALS, log_remainder
 from fastmetric.core.kernels import BIWEIGHT, COSINE, EXPONENTIAL, GAUSSIAN, LINEAR, TOPHAT
 from fastmetric.core.tree.node_moments import WIDEST
@@ -30,8 +30,8 @@ class Ledger(NamedTuple):
     left: float  # the weight of what has not been decided on yet
 
 
-@exact_order
-def allowance(rule, atol, weight, k_hi, ledger, floor):
+@jit_in_order
+def allowed_error(rule, atol, weight, k_hi, ledger, floor):
     """Return the error that a node may have [SUM-4]; `floor` is certain to be in every sum."""
     least = weight * k_hi
     covered = rule.rtol * max(ledger.certain + least, floor) + atol - ledger.spent
@@ -39,13 +39,13 @@ def allowance(rule, atol, weight, k_hi, ledger, floor):
     return max(0.0, min(covered, rule.rtol * least + covered * share))
 
 
-@exact_order
-def is_nothing(weight, k_lo, allowed):
+@jit_in_order
+def is_negligible(weight, k_lo, allowed):
     """Return whether a node might as well have been left out."""
     return weight * k_lo <= 4 * allowed
 
 
-@exact_order
+@jit_in_order
 def _curvature(code, s_lo, s_hi, k_lo):
     """Return exp(shift) times a bound of the kernel's Hessian in q/h over s_lo..s_hi.
 
@@ -69,7 +69,7 @@ def _curvature(code, s_lo, s_hi, k_lo):
     return 0.0  # tophat is constant; the Epanechnikov kernel's is exact by the scatter
 
 
-@exact_order
+@jit_in_order
 def _steepness(code, s_hi, k_lo):
     """Return exp(shift) times a bound of the kernel's gradient in q/h up to s_hi."""
     if code == GAUSSIAN:
@@ -79,8 +79,8 @@ def _steepness(code, s_hi, k_lo):
     return 0.0 if code == TOPHAT else 2.0
 
 
-@exact_order
-def judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
+@jit_in_order
+def cheapest_acceptance(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     """Return (how, degree, error): the cheapest way to accept a node, or to open it."""
     nodes = ref.nodes
     weight, scatter = nodes.weights[node], nodes.scatters[node]
@@ -107,7 +107,7 @@ def judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     reach = max(center, radius)
     log_terms = group.shift + radius * reach + (radius * radius - reach * reach) / 2
     most = ref.series.indices.shape[0]
-    if rule.coarse > 0 and ref.tree.children[node] < 0:
+    if rule.in_float32 > 0 and ref.tree.children[node] < 0:
         # A term costs as much as a pair in float32.
         most = min(most, ref.tree.stops[node] - ref.tree.starts[node])
     degree, error = _least_degree(
@@ -116,17 +116,17 @@ def judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     return (SERIES if degree > 0 else OPEN), degree, error
 
 
-@exact_order
-def crowd_degree(crowds, c, ref, rule, node, s_lo, allowed):
+@jit_in_order
+def cell_degree(cells, c, ref, rule, node, s_lo, allowed):
     """Return (degree, error): the least degree that a crowd takes a node in with; 0: none."""
     nodes, inverse_h2 = ref.nodes, 2 * rule.factor
     inverse_h = np.sqrt(inverse_h2)
-    own, radius = crowds.radii[c] * inverse_h, nodes.radii[node] * inverse_h
+    own, radius = cells.radii[c] * inverse_h, nodes.radii[node] * inverse_h
     if radius > _WIDEST or own > _WIDEST:
         return 0, 0.0
     center, sq = nodes.centers[node], 0.0
     for k in range(center.size):
-        gap = crowds.centers[c, k] - center[k]
+        gap = cells.centers[c, k] - center[k]
         sq += gap * gap
     v, both, weight = np.sqrt(sq) * inverse_h, own + radius, nodes.weights[node]
     r = max(np.sqrt(2 * s_lo), v - both) * (1 - SLACK)
@@ -138,7 +138,7 @@ def crowd_degree(crowds, c, ref, rule, node, s_lo, allowed):
     return _least_degree(ref.series, 1, most, spread, both, r, 0.0, weight, log_terms, allowed)
 
 
-@exact_order
+@jit_in_order
 def _least_degree(series, lowest, most, spread, radius, r, shift, weight, log_terms, allowed):
     """Return the least degree from `lowest` on that keeps within `allowed`, and its error.
 

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.tree.node_moments import around
 from fastmetric.core.vector.register_blocks import ROWS, panel_width
@@ -32,7 +32,7 @@ COARSEST = 5e-4  # an error; beyond, what is left out as of second order would b
 LIGHTEST = 1e-25  # of the weights: times exp(-_REACH) it is far from underflow
 
 
-def coarse_error(d: int, longest: int) -> float:
+def float32_error(d: int, longest: int) -> float:
     """Return the relative error of a sum over a leaf of at most `longest` points, tails aside.
 
     That of its exponents, of exp (8 u), and of the weights and their sum, one u a point.
@@ -41,8 +41,8 @@ def coarse_error(d: int, longest: int) -> float:
     return (exponents + 12 + longest) * 2.0**-24
 
 
-@compiled
-def write_coarse(ref, inverse_h, panels, first, last):
+@jit
+def write_float32(ref, inverse_h, panels, first, last):
     """Write the leaves among the nodes first:last into panels (N / WIDTH, d, WIDTH)."""
     tree = ref.tree
     for node in range(first, last):
@@ -53,26 +53,26 @@ def write_coarse(ref, inverse_h, panels, first, last):
                     panels[(start + i) // WIDTH, k, (start + i) % WIDTH] = v[k, i]
 
 
-@compiled
-def coarse_tail(group, ref, rule, node, s_hi):
+@jit
+def float32_tail(group, ref, rule, node, s_hi):
     """Return the error that float32 adds to the rounding of a leaf; infinity if it will not do."""
-    if rule.coarse == 0 or group.shift != 0:
+    if rule.in_float32 == 0 or group.shift != 0:
         return np.inf
     if ref.nodes.radii[node] * np.sqrt(2 * rule.factor) > _WIDEST:
         return np.inf
     return ref.nodes.weights[node] * _TAIL if s_hi > _REACH else 0.0
 
 
-@compiled
-def add_coarse_leaf(group, ref, rule, node):
+@jit
+def add_float32_leaf(group, ref, rule, node):
     """Add a leaf pair by pair; for the Gaussian, not shifted."""
     place(group, rule, ref.nodes.centers[node])
-    strips = group.coarse_strips
+    strips = group.float32_strips
     for k in range(group.v.shape[0]):
         row = group.v[k]
         for i in range(row.size):
             strips[i // ROWS, k, i % ROWS] = row[i]
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
     memory = group.tile.view(np.float32)
-    tile = fill_tile(group, strips, ref.coarse_panels, start, stop, memory)
+    tile = fill_tile(group, strips, ref.float32_panels, start, stop, memory)
     add_tile(group, tile, GAUSSIAN, 0.5, 0.0, ref.point_weights[start:stop])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import borrowed, compiled
+from fastmetric._jit import jit, uncounted
 from fastmetric.core.far_field.evaluation import (
     HERMITE,
     TAYLOR,
@@ -24,11 +24,11 @@ from fastmetric.core.far_field.evaluation import (
     half_sq_norms,
     scratch_rows,
 )
-from fastmetric.core.far_field.expansions import add_shifted_moments, hand_down, translate
+from fastmetric.core.far_field.expansions import local_to_child, moments_to_local, moments_to_parent
 from fastmetric.core.kernels import GAUSSIAN, smooth_fall
 from fastmetric.core.tree.node_moments import around
 from fastmetric.core.vector.exp import exp
-from fastmetric.core.walk.query_cells import halves, make_crowds
+from fastmetric.core.walk.query_cells import halves, make_query_cells
 from fastmetric.core.walk.query_groups import distance_tile, make_group, place
 
 
@@ -39,7 +39,7 @@ class Sources(NamedTuple):
     strengths: np.ndarray  # (m,)
 
 
-class Pulling(NamedTuple):
+class ReplayScratch(NamedTuple):
     """What the queries of a group scatter with, and what comes back to them."""
 
     lifts: np.ndarray  # (m,): minus their log totals
@@ -55,79 +55,79 @@ class Targets(NamedTuple):
     adjoints: np.ndarray  # of the nodes' coefficients
 
 
-@compiled
-def pull_groups(queries, ref, cols, rule, sources, targets, first, counts, visits, kept):
+@jit
+def replay_gradient(queries, ref, cols, rule, sources, targets, first, counts, visits, kept):
     """Scatter the groups from `first` on along their paths; `cols` (d, N) are the points."""
-    queries, ref, cols, sources = borrowed((queries, ref, cols, sources))
-    targets, visits, kept = borrowed((targets, visits, kept))
-    crowds = make_crowds(queries, first, first + len(kept), counts.size > len(kept))
-    moments, used = _gather(queries, ref, rule, sources, crowds), 0
+    queries, ref, cols, sources = uncounted((queries, ref, cols, sources))
+    targets, visits, kept = uncounted((targets, visits, kept))
+    cells = make_query_cells(queries, first, first + len(kept), counts.size > len(kept))
+    moments, used = _gather(queries, ref, rule, sources, cells), 0
     for c in range(counts.size):
         path = visits[used : used + counts[c]]
         used += counts[c]
-        if crowds.lasts[c] - crowds.firsts[c] > 1:
-            _pull_crowd(crowds.centers[c], ref, rule, moments[c], path, targets)
+        if cells.lasts[c] - cells.firsts[c] > 1:
+            _replay_cell(cells.centers[c], ref, rule, moments[c], path, targets)
             continue
-        g = crowds.firsts[c]
+        g = cells.firsts[c]
         start, stop = queries.starts[g], queries.stops[g]
-        pulling = Pulling(
+        pulling = ReplayScratch(
             -sources.log_totals[start:stop],
             sources.strengths[start:stop],
             targets.queries[start:stop],
         )
-        group = make_group(queries, crowds, c, ref)
+        group = make_group(queries, cells, c, ref)
         if moments.size > 0 and np.any(kept[g - first]):
-            _pull_local(group, ref, rule, crowds.centers[c], kept[g - first], pulling)
-        _pull_group(group, ref, cols, rule, pulling, path, targets)
+            _replay_local(group, ref, rule, cells.centers[c], kept[g - first], pulling)
+        _replay_group(group, ref, cols, rule, pulling, path, targets)
 
 
-@compiled
-def _pull_crowd(center, ref, rule, moments, path, targets):
+@jit
+def _replay_cell(center, ref, rule, moments, path, targets):
     """Scatter a crowd to the nodes that it took in."""
-    moments, inverse_h = borrowed(moments), np.sqrt(2 * rule.factor)
+    moments, inverse_h = uncounted(moments), np.sqrt(2 * rule.factor)
     for visit in path:
         node, degree = visit[0], visit[1]
         if degree > 0:
             v = (ref.nodes.centers[node] - center) * inverse_h
-            translate(ref.series, degree, moments, v, targets.adjoints[node])
+            moments_to_local(ref.series, degree, moments, v, targets.adjoints[node])
 
 
-@compiled
-def _pull_group(group, ref, cols, rule, pulling, path, targets):
+@jit
+def _replay_group(group, ref, cols, rule, pulling, path, targets):
     """Scatter a group to the nodes and leaves of its own path."""
-    group = borrowed(group)
+    group = uncounted(group)
     for visit in path:
         node, degree = visit[0], visit[1]
         if degree > 0:
-            _pull_field(group, ref, rule, node, degree, pulling, targets.adjoints[node])
+            _replay_far_field(group, ref, rule, node, degree, pulling, targets.adjoints[node])
         elif degree == 0:
-            _pull_leaf(group, ref, cols, rule, node, pulling, targets.points)
+            _replay_leaf(group, ref, cols, rule, node, pulling, targets.points)
 
 
-@compiled
-def _gather(queries, ref, rule, sources, crowds):
+@jit
+def _gather(queries, ref, rule, sources, cells):
     """Return the moments of the strengths around the middle of every crowd; none if not needed."""
-    count, size = crowds.firsts.size, ref.nodes.coefficients.shape[1]
-    if size == 0 or crowds.levels[count - 1] == 0:
+    count, size = cells.firsts.size, ref.nodes.coefficients.shape[1]
+    if size == 0 or cells.levels[count - 1] == 0:
         return np.empty((0, 0))
     moments, series, inverse_h = np.zeros((count, size)), ref.series, np.sqrt(2 * rule.factor)
     for c in range(count - 1, -1, -1):
-        if crowds.lasts[c] - crowds.firsts[c] > 1:
-            for half in halves(crowds, c):
-                step = (crowds.centers[half] - crowds.centers[c]) * inverse_h
-                add_shifted_moments(series, moments[half], step, moments[c])
+        if cells.lasts[c] - cells.firsts[c] > 1:
+            for half in halves(cells, c):
+                step = (cells.centers[half] - cells.centers[c]) * inverse_h
+                moments_to_parent(series, moments[half], step, moments[c])
             continue
-        group = make_group(queries, crowds, c, ref)
-        g = crowds.firsts[c]
+        group = make_group(queries, cells, c, ref)
+        g = cells.firsts[c]
         start, stop = queries.starts[g], queries.stops[g]
         weights = _weights(-sources.log_totals[start:stop], sources.strengths[start:stop])
-        place(group, rule, crowds.centers[c])
+        place(group, rule, cells.centers[c])
         fill(series, series.degree, group.v, TAYLOR, group.scratch)
         add_moments(series, series.degree, weights, TAYLOR, group.scratch, moments[c])
     return moments
 
 
-@compiled
+@jit
 def _weights(lifts, powers):
     """Return powers exp(lifts), 0 where the power is."""
     weights = np.zeros(powers.size)
@@ -137,8 +137,8 @@ def _weights(lifts, powers):
     return weights
 
 
-@compiled
-def _pull_local(group, ref, rule, center, local, pulling):
+@jit
+def _replay_local(group, ref, rule, center, local, pulling):
     """Scatter to the queries what came to them from crowds: minus the slope of the polynomial."""
     place(group, rule, center)
     weights, h = _weights(pulling.lifts, pulling.powers), 1 / np.sqrt(2 * rule.factor)
@@ -150,8 +150,8 @@ def _pull_local(group, ref, rule, center, local, pulling):
             mine[i, k] -= h * weights[i] * slopes[i]
 
 
-@compiled
-def _pull_field(group, ref, rule, node, degree, pulling, adjoint):
+@jit
+def _replay_far_field(group, ref, rule, node, degree, pulling, adjoint):
     """Scatter a node by its series: w (q - x) = h w times minus the derivative in q / h."""
     place(group, rule, ref.nodes.centers[node])
     lifts, powers, mine = pulling
@@ -169,8 +169,8 @@ def _pull_field(group, ref, rule, node, degree, pulling, adjoint):
     add_moments(series, degree, weights, HERMITE, group.scratch, adjoint)
 
 
-@compiled
-def _pull_leaf(group, ref, cols, rule, node, pulling, at_points):
+@jit
+def _replay_leaf(group, ref, cols, rule, node, pulling, at_points):
     """Scatter a leaf pair by pair, four rows at a time to reuse what is loaded."""
     lifts, powers, mine = pulling
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
@@ -187,7 +187,7 @@ def _pull_leaf(group, ref, cols, rule, node, pulling, at_points):
         col, out, z = cols[k, start:stop], at_points[k, start:stop], group.cols[k]
         for at in range(0, fours, 4):
             a, b, c, d = live[at], live[at + 1], live[at + 2], live[at + 3]
-            sums = _pull_four(
+            sums = _replay_four(
                 (tile[a, :n], tile[b, :n], tile[c, :n], tile[d, :n]),
                 (kind(z[a]), kind(z[b]), kind(z[c]), kind(z[d])),
                 col,
@@ -199,11 +199,11 @@ def _pull_leaf(group, ref, cols, rule, node, pulling, at_points):
             mine[d, k] += sums[3]
         for at in range(fours, count):
             i = live[at]
-            mine[i, k] += _pull_one(tile[i, :n], kind(z[i]), col, out)
+            mine[i, k] += _replay_one(tile[i, :n], kind(z[i]), col, out)
 
 
-@compiled
-def _pull_four(weights, z, col, out):
+@jit
+def _replay_four(weights, z, col, out):
     """Take four rows' pulls w (z - col) from `out` (n,); return the sum of each row's."""
     w0, w1, w2, w3 = weights
     z0, z1, z2, z3 = z
@@ -221,8 +221,8 @@ def _pull_four(weights, z, col, out):
     return sum0, sum1, sum2, sum3
 
 
-@compiled
-def _pull_one(weights, z, col, out):
+@jit
+def _replay_one(weights, z, col, out):
     """Take one row's pulls w (z - col) from `out` (n,); return their sum."""
     total = col.dtype.type(0)
     for j in range(col.size):
@@ -232,7 +232,7 @@ def _pull_one(weights, z, col, out):
     return total
 
 
-@compiled
+@jit
 def _weigh(rule, lift, power, point_weights, x):
     """Turn squared distances x into the weights of one row's pairs, in place; return their sum."""
     kind = x.dtype.type
@@ -249,13 +249,13 @@ def _weigh(rule, lift, power, point_weights, x):
     return total
 
 
-@compiled
+@jit
 def share_out(ref, rule, adjoints, at_points, first, last):
     """Turn the adjoints of the nodes first:last into pulls at their points, in place.
 
     None of these nodes has its parent outside: parents come before their children.
     """
-    ref, adjoints, at_points = borrowed((ref, adjoints, at_points))
+    ref, adjoints, at_points = uncounted((ref, adjoints, at_points))
     tree, centers, inverse_h = ref.tree, ref.nodes.centers, np.sqrt(2 * rule.factor)
     series, step = ref.series, np.empty(centers.shape[1])
     for node in range(first, last):
@@ -266,7 +266,7 @@ def share_out(ref, rule, adjoints, at_points, first, last):
             for at in (child, child + 1):
                 for k in range(step.size):
                     step[k] = (centers[at, k] - centers[node, k]) * inverse_h
-                hand_down(series, adjoint, step, adjoints[at])
+                local_to_child(series, adjoint, step, adjoints[at])
             continue
         start, stop = tree.starts[node], tree.stops[node]
         v = around(tree, node, centers[node], inverse_h)

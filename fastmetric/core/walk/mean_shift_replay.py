@@ -9,42 +9,48 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmetric._jit import borrowed, compiled
+from fastmetric._jit import jit, uncounted
 from fastmetric.core.far_field.evaluation import HERMITE, TAYLOR, contracted, fill, half_sq_norms
 from fastmetric.core.vector.exp import exp
-from fastmetric.core.walk.query_cells import make_crowds
-from fastmetric.core.walk.query_groups import LONGEST, add_field, add_leaf, add_local, make_group
+from fastmetric.core.walk.query_cells import make_query_cells
+from fastmetric.core.walk.query_groups import (
+    LONGEST,
+    add_far_field,
+    add_leaf,
+    add_local,
+    make_group,
+)
 
 
-@compiled
-def shift_groups(queries, ref, rule, roots, exact, first, counts, visits, kept):
+@jit
+def replay_mean_shift(queries, ref, rule, roots, exact, first, counts, visits, kept):
     """Return sum_j w_j k_j (x_j - q) / sum_j w_j k_j (m, d) of the groups from `first` on.
 
     Along their paths, see `group_sums`; `exact`: pair by pair over the trees of `roots`.
     """
-    queries, ref, visits, kept = borrowed((queries, ref, visits, kept))
+    queries, ref, visits, kept = uncounted((queries, ref, visits, kept))
     last, used = first + len(kept), 0
     begin, end = queries.starts[first], queries.stops[last - 1]
     steps = np.zeros((end - begin, queries.rows.shape[1]))
-    crowds = make_crowds(queries, first, last, counts.size > len(kept))
+    cells = make_query_cells(queries, first, last, counts.size > len(kept))
     for c in range(counts.size):
-        path, g = visits[used : used + counts[c]], crowds.firsts[c]
+        path, g = visits[used : used + counts[c]], cells.firsts[c]
         used += counts[c]
-        if crowds.lasts[c] - g > 1:
+        if cells.lasts[c] - g > 1:
             continue
-        group = make_group(queries, crowds, c, ref)
+        group = make_group(queries, cells, c, ref)
         moments = np.zeros(group.cols.shape)
         if exact:
             for root in roots:
                 stop = ref.tree.stops[root]
                 for start in range(ref.tree.starts[root], stop, LONGEST):
-                    _shift_leaf(group, ref, rule, start, min(start + LONGEST, stop), moments)
+                    _mean_shift_leaf(group, ref, rule, start, min(start + LONGEST, stop), moments)
         local = kept[g - first]
         if ref.nodes.coefficients.shape[1] > 0 and np.any(local):
-            _shift_local(group, ref, rule, crowds.centers[c], local, moments)
+            _mean_shift_local(group, ref, rule, cells.centers[c], local, moments)
         else:
             group.totals[:] += local[0]
-        _shift_path(group, ref, rule, path, moments)
+        _mean_shift_path(group, ref, rule, path, moments)
         at = queries.starts[g] - begin
         for i in range(group.totals.size):
             if group.totals[i] > 0:  # else it is a faint query, done once more alone
@@ -53,23 +59,23 @@ def shift_groups(queries, ref, rule, roots, exact, first, counts, visits, kept):
     return steps
 
 
-@compiled
-def _shift_path(group, ref, rule, path, moments):
+@jit
+def _mean_shift_path(group, ref, rule, path, moments):
     """Add the nodes that the group met itself."""
-    group = borrowed(group)
+    group = uncounted(group)
     for visit in path:
         node, degree = visit[0], visit[1]
         if degree == 0:
             start, stop = ref.tree.starts[node], ref.tree.stops[node]
-            _shift_leaf(group, ref, rule, start, stop, moments)
+            _mean_shift_leaf(group, ref, rule, start, stop, moments)
         elif degree == 1:
-            _shift_centroid(group, ref, rule, node, moments)
+            _mean_shift_centroid(group, ref, rule, node, moments)
         elif degree > 1:
-            _shift_field(group, ref, rule, node, degree, moments)
+            _mean_shift_far_field(group, ref, rule, node, degree, moments)
 
 
-@compiled
-def _shift_local(group, ref, rule, center, local, moments):
+@jit
+def _mean_shift_local(group, ref, rule, center, local, moments):
     """Add the polynomial that came from crowds, and h times its slope."""
     add_local(group, ref, rule, center, local)  # the basis stays in the scratch
     h, series = 1 / np.sqrt(2 * rule.factor), ref.series
@@ -79,8 +85,8 @@ def _shift_local(group, ref, rule, center, local, moments):
             moments[k, i] += h * slopes[i]
 
 
-@compiled
-def _shift_leaf(group, ref, rule, start, stop, moments):
+@jit
+def _mean_shift_leaf(group, ref, rule, start, stop, moments):
     """Add the points start:stop of the tree, pair by pair."""
     add_leaf(group, ref, rule, start, stop)
     # The kernels are left behind in the tile.
@@ -99,7 +105,7 @@ def _shift_leaf(group, ref, rule, start, stop, moments):
             moments[k, i] += _moment(shares, cols[k], group.cols[k, i])
 
 
-@compiled
+@jit
 def _moment(shares, x, q):
     """Return sum_j share_j (x_j - q) of one coordinate, in the precision of the shares."""
     total, here = shares.dtype.type(0), shares.dtype.type(q)
@@ -108,8 +114,8 @@ def _moment(shares, x, q):
     return total
 
 
-@compiled
-def _shift_centroid(group, ref, rule, node, moments):
+@jit
+def _mean_shift_centroid(group, ref, rule, node, moments):
     """Add a node as if all its weight sat at its centre."""
     center, weight = ref.nodes.centers[node], ref.nodes.weights[node]
     for i in range(group.totals.size):
@@ -123,10 +129,10 @@ def _shift_centroid(group, ref, rule, node, moments):
             moments[k, i] += share * (center[k] - group.cols[k, i])
 
 
-@compiled
-def _shift_field(group, ref, rule, node, degree, moments):
+@jit
+def _mean_shift_far_field(group, ref, rule, node, degree, moments):
     """Add a node by its series: w k (x - q) = h w times the derivative of k in q / h."""
-    add_field(group, ref, rule, node, degree)
+    add_far_field(group, ref, rule, node, degree)
     h = 1 / np.sqrt(2 * rule.factor)
     lifts = np.empty(group.totals.size)
     exponents = half_sq_norms(group.v, group.scratch)

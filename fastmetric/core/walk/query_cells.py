@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled
+from fastmetric._jit import jit
 from fastmetric.core.walk.query_groups import SLACK
 
 LEVELS = 16  # more than a crowd can be halved
 
 
-class Crowds(NamedTuple):
+class QueryCells(NamedTuple):
     """Ranges of groups, a crowd before its halves: the first half follows at once."""
 
     firsts: np.ndarray  # (k,), of the groups
@@ -30,12 +30,12 @@ class Crowds(NamedTuple):
     last_selves: np.ndarray
 
 
-@compiled
-def make_crowds(queries, first, last, together):
+@jit
+def make_query_cells(queries, first, last, together):
     """Return the groups first:last, halved, or each alone if not `together`."""
     d, count = queries.rows.shape[1], last - first
     k = 2 * count - 1 if together else count
-    crowds = Crowds(
+    cells = QueryCells(
         np.empty(k, np.int64),
         np.empty(k, np.int64),
         np.zeros(k, np.int64),
@@ -47,54 +47,54 @@ def make_crowds(queries, first, last, together):
         np.empty(k, np.int64),
     )
     if together:
-        _halve(crowds, first, last)
+        _halve(cells, first, last)
     else:
         for c in range(k):
-            crowds.firsts[c], crowds.lasts[c] = first + c, first + c + 1
+            cells.firsts[c], cells.lasts[c] = first + c, first + c + 1
     for c in range(k - 1, -1, -1):
-        if crowds.lasts[c] - crowds.firsts[c] == 1:
-            _box_group(crowds, c, queries)
+        if cells.lasts[c] - cells.firsts[c] == 1:
+            _box_group(cells, c, queries)
         else:
-            _box_halves(crowds, c)
+            _box_halves(cells, c)
         sq = 0.0
         for j in range(d):
-            low, high = crowds.lower[c, j], crowds.upper[c, j]
+            low, high = cells.lower[c, j], cells.upper[c, j]
             center = low + 0.5 * (high - low)
-            crowds.centers[c, j] = center
+            cells.centers[c, j] = center
             side = max(high - center, center - low)
             sq += side * side
-        crowds.radii[c] = np.sqrt(sq) * (1 + SLACK)
-    return crowds
+        cells.radii[c] = np.sqrt(sq) * (1 + SLACK)
+    return cells
 
 
-@compiled
-def _halve(crowds, first, last):
+@jit
+def _halve(cells, first, last):
     """Lay out the ranges."""
-    crowds.firsts[0], crowds.lasts[0] = first, last
-    for c in range(crowds.firsts.size):
-        first, last = crowds.firsts[c], crowds.lasts[c]
+    cells.firsts[0], cells.lasts[0] = first, last
+    for c in range(cells.firsts.size):
+        first, last = cells.firsts[c], cells.lasts[c]
         if last - first > 1:
             middle = (first + last) // 2
-            left, right = halves(crowds, c)
-            crowds.firsts[left], crowds.lasts[left] = first, middle
-            crowds.firsts[right], crowds.lasts[right] = middle, last
+            left, right = halves(cells, c)
+            cells.firsts[left], cells.lasts[left] = first, middle
+            cells.firsts[right], cells.lasts[right] = middle, last
             for half in (left, right):
-                crowds.levels[half] = crowds.levels[c] + 1
+                cells.levels[half] = cells.levels[c] + 1
 
 
-@compiled
-def halves(crowds, c):
+@jit
+def halves(cells, c):
     """Return the halves of a crowd of more than one group."""
-    first, last = crowds.firsts[c], crowds.lasts[c]
+    first, last = cells.firsts[c], cells.lasts[c]
     return c + 1, c + 2 * ((first + last) // 2 - first)
 
 
-@compiled
-def _box_group(crowds, c, queries):
+@jit
+def _box_group(cells, c, queries):
     """Box one group."""
-    g = crowds.firsts[c]
+    g = cells.firsts[c]
     start, stop = queries.starts[g], queries.stops[g]
-    lower, upper = crowds.lower[c], crowds.upper[c]
+    lower, upper = cells.lower[c], cells.upper[c]
     first, last = np.int64(2**62), np.int64(-1)
     for j in range(lower.size):
         lower[j], upper[j] = queries.rows[start, j], queries.rows[start, j]
@@ -102,17 +102,17 @@ def _box_group(crowds, c, queries):
         for j in range(lower.size):
             x = np.float64(queries.rows[i, j])
             lower[j], upper[j] = min(lower[j], x), max(upper[j], x)
-        if queries.selves[i] >= 0:
-            first, last = min(first, queries.selves[i]), max(last, queries.selves[i])
-    crowds.first_selves[c], crowds.last_selves[c] = first, last
+        if queries.self_index[i] >= 0:
+            first, last = min(first, queries.self_index[i]), max(last, queries.self_index[i])
+    cells.first_selves[c], cells.last_selves[c] = first, last
 
 
-@compiled
-def _box_halves(crowds, c):
+@jit
+def _box_halves(cells, c):
     """Box a crowd by its halves."""
-    a, b = halves(crowds, c)
-    for j in range(crowds.lower.shape[1]):
-        crowds.lower[c, j] = min(crowds.lower[a, j], crowds.lower[b, j])
-        crowds.upper[c, j] = max(crowds.upper[a, j], crowds.upper[b, j])
-    crowds.first_selves[c] = min(crowds.first_selves[a], crowds.first_selves[b])
-    crowds.last_selves[c] = max(crowds.last_selves[a], crowds.last_selves[b])
+    a, b = halves(cells, c)
+    for j in range(cells.lower.shape[1]):
+        cells.lower[c, j] = min(cells.lower[a, j], cells.lower[b, j])
+        cells.upper[c, j] = max(cells.upper[a, j], cells.upper[b, j])
+    cells.first_selves[c] = min(cells.first_selves[a], cells.first_selves[b])
+    cells.last_selves[c] = max(cells.last_selves[a], cells.last_selves[b])

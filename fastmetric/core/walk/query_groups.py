@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import compiled, exact_order
+from fastmetric._jit import jit, jit_in_order
 from fastmetric.core.far_field.evaluation import TAYLOR, add_series, contracted, fill, scratch_rows
 from fastmetric.core.far_field.expansions import Series
 from fastmetric.core.kernels import (
@@ -38,7 +38,7 @@ class Reference(NamedTuple):
 
     tree: Tree  # rows padded to whole panels, which nothing reads
     panels: np.ndarray  # (N / width, d, width), the tree's points
-    coarse_panels: np.ndarray  # in float32, each leaf around its centre, in h; may be empty
+    float32_panels: np.ndarray  # in float32, each leaf around its centre, in h; may be empty
     point_weights: np.ndarray  # (n,), float64, in tree order
     nodes: Nodes
     series: Series
@@ -51,14 +51,14 @@ class Rule(NamedTuple):
     factor: float  # s = factor * squared distance
     rtol: float
     atol: float
-    coarse: float = 0.0  # the relative error of a leaf in float32; 0: not allowed
+    in_float32: float = 0.0  # the relative error of a leaf in float32; 0: not allowed
 
 
 class Queries(NamedTuple):
     """Query points in an order in which neighbours are near."""
 
     rows: np.ndarray  # (m, d)
-    selves: np.ndarray  # (m,): the point of the tree that is the query itself; -1: none
+    self_index: np.ndarray  # (m,): the point of the tree that is the query itself; -1: none
     starts: np.ndarray  # (groups,): a group is a range of at most GROUP queries
     stops: np.ndarray
     shifts: np.ndarray  # (groups,): sums are times exp(shift)
@@ -73,19 +73,19 @@ class Group(NamedTuple):
     last_self: int
     cols: np.ndarray  # (d, m): the queries, float64
     strips: np.ndarray  # (GROUP / ROWS, d, ROWS)
-    selves: np.ndarray  # (m,)
+    self_index: np.ndarray  # (m,)
     shift: float
     totals: np.ndarray  # (m,): the sums so far
     tile: np.ndarray  # scratch, as all that follows
-    coarse_strips: np.ndarray  # float32
+    float32_strips: np.ndarray  # float32
     scratch: np.ndarray
     v: np.ndarray  # (d, m)
 
 
-@compiled
-def make_group(queries, crowds, c, ref):
+@jit
+def make_group(queries, cells, c, ref):
     """Return the one group of a crowd, nothing summed yet."""
-    g = crowds.firsts[c]
+    g = cells.firsts[c]
     start, stop = queries.starts[g], queries.stops[g]
     m, d = stop - start, queries.rows.shape[1]
     cols = np.empty((d, m))
@@ -96,13 +96,13 @@ def make_group(queries, crowds, c, ref):
             cols[k, i] = x
             strips[i // ROWS, k, i % ROWS] = x
     return Group(
-        crowds.lower[c],
-        crowds.upper[c],
-        crowds.first_selves[c],
-        crowds.last_selves[c],
+        cells.lower[c],
+        cells.upper[c],
+        cells.first_selves[c],
+        cells.last_selves[c],
         cols,
         strips,
-        queries.selves[start:stop],
+        queries.self_index[start:stop],
         queries.shifts[g],
         np.zeros(m),
         np.empty(strips.shape[0] * ROWS * LONGEST, queries.rows.dtype),
@@ -112,7 +112,7 @@ def make_group(queries, crowds, c, ref):
     )
 
 
-@exact_order
+@jit_in_order
 def box_distances(low, high, lower, upper):
     """Return bounds of the squared distances between two boxes."""
     near, far = 0.0, 0.0
@@ -124,7 +124,7 @@ def box_distances(low, high, lower, upper):
     return near * (1 - SLACK), far * (1 + SLACK)
 
 
-@exact_order
+@jit_in_order
 def center_distance(low, high, center):
     """Return the least distance of a box to a point."""
     near = 0.0
@@ -134,7 +134,7 @@ def center_distance(low, high, center):
     return np.sqrt(near)
 
 
-@exact_order
+@jit_in_order
 def shifted_kernel(code, s, shift):
     """Return exp(shift) k(s), float64, infinity beyond 1e304.
 
@@ -146,13 +146,13 @@ def shifted_kernel(code, s, shift):
     return np.float64(kernel_value(code, s))
 
 
-@compiled
+@jit
 def distance_tile(group, ref, start, stop):
     """Return the squared distances to the points start:stop (rows, columns), both padded."""
     return fill_tile(group, group.strips, ref.panels, start, stop, group.tile)
 
 
-@compiled
+@jit
 def fill_tile(group, strips, panels, start, stop, memory):
     """Write the squared distances of strips to the panels' points start:stop; return the tile.
 
@@ -164,20 +164,20 @@ def fill_tile(group, strips, panels, start, stop, memory):
     tile = memory[: height * padded].reshape(height, padded)
     sq_distances(strips, 0, panels, start, tile)
     if start <= group.last_self and group.first_self < stop:
-        for i in range(group.selves.size):
-            if start <= group.selves[i] < stop:
-                tile[i, group.selves[i] - start] = np.inf
+        for i in range(group.self_index.size):
+            if start <= group.self_index[i] < stop:
+                tile[i, group.self_index[i] - start] = np.inf
     return tile
 
 
-@compiled
+@jit
 def add_leaf(group, ref, rule, start, stop):
     """Add the points start:stop of the tree, pair by pair."""
     tile = distance_tile(group, ref, start, stop)
     add_tile(group, tile, rule.code, rule.factor, group.shift, ref.point_weights[start:stop])
 
 
-@compiled
+@jit
 def add_tile(group, tile, code, factor, shift, weights):
     """Turn a tile of squared distances into kernels, and add the sums of its rows."""
     _apply_kernel(code, tile.reshape(tile.size), factor, shift)
@@ -185,7 +185,7 @@ def add_tile(group, tile, code, factor, shift, weights):
         group.totals[i] += _weighted_sum(tile[i, : weights.size], weights)
 
 
-@compiled
+@jit
 def _apply_kernel(code, x, factor, shift):
     """Turn squared distances x into exp(shift) k(factor * x), in place.
 
@@ -216,7 +216,7 @@ def _apply_kernel(code, x, factor, shift):
             x[j] = kernel_value(code, scale * x[j])
 
 
-@compiled
+@jit
 def _weighted_sum(values, weights):
     """Return sum w v, in the precision of the values."""
     total = values.dtype.type(0)
@@ -225,7 +225,7 @@ def _weighted_sum(values, weights):
     return total
 
 
-@compiled
+@jit
 def add_centroid(group, ref, rule, node):
     """Add a node as if all its weight sat at its centre (Epanechnikov: exactly)."""
     center, weight, cols = ref.nodes.centers[node], ref.nodes.weights[node], group.cols
@@ -245,7 +245,7 @@ def add_centroid(group, ref, rule, node):
         totals[i] += weight * shifted_kernel(rule.code, factor * s[i], shift) - correction
 
 
-@compiled
+@jit
 def place(group, rule, center):
     """Write the queries around a centre (d,), in units of h, into the group's v (d, m)."""
     inverse_h = np.sqrt(2 * rule.factor)
@@ -255,8 +255,8 @@ def place(group, rule, center):
             out[i] = (row[i] - x) * inverse_h
 
 
-@compiled
-def add_field(group, ref, rule, node, degree):
+@jit
+def add_far_field(group, ref, rule, node, degree):
     """Add a node by its series."""
     place(group, rule, ref.nodes.centers[node])
     add_series(
@@ -270,7 +270,7 @@ def add_field(group, ref, rule, node, degree):
     )
 
 
-@compiled
+@jit
 def add_local(group, ref, rule, center, local):
     """Add a polynomial `local` (C,) around a centre: what a crowd took in for all its queries."""
     place(group, rule, center)

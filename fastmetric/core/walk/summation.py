@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastmetric._jit import borrowed, compiled, exact_order
-from fastmetric.core.far_field.expansions import hand_down, translate
+from fastmetric._jit import jit, jit_in_order, uncounted
+from fastmetric.core.far_field.expansions import local_to_child, moments_to_local
 from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails
 from fastmetric.core.tree.balanced_tree import DEEPEST
 from fastmetric.core.vector.exp import exp64
@@ -34,18 +34,18 @@ from fastmetric.core.walk.error_budget import (
     OPEN,
     SERIES,
     Ledger,
-    allowance,
-    crowd_degree,
-    is_nothing,
-    judged,
+    allowed_error,
+    cell_degree,
+    cheapest_acceptance,
+    is_negligible,
 )
-from fastmetric.core.walk.float32_leaves import add_coarse_leaf, coarse_tail
-from fastmetric.core.walk.query_cells import LEVELS, make_crowds
+from fastmetric.core.walk.float32_leaves import add_float32_leaf, float32_tail
+from fastmetric.core.walk.query_cells import LEVELS, make_query_cells
 from fastmetric.core.walk.query_groups import (
     LONGEST,
     SLACK,
     add_centroid,
-    add_field,
+    add_far_field,
     add_leaf,
     add_local,
     box_distances,
@@ -56,7 +56,7 @@ from fastmetric.core.walk.query_groups import (
 _NARROWER = 0.6  # a part of a crowd walks if it is so much narrower than the last that did
 
 
-@compiled
+@jit
 def _least(totals):
     """Return the smallest total."""
     least = totals[0]
@@ -65,34 +65,34 @@ def _least(totals):
     return least
 
 
-@exact_order
-def _surely(lower, upper, selves, ref, rule, roots, shift):
+@jit_in_order
+def _surely(lower, upper, self_range, ref, rule, roots, shift):
     """Return what the nodes `roots` contribute at least to any query of a box.
 
-    Those that may hold the query itself, in the range `selves`, are not counted.
+    Those that may hold the query itself, in the range `self_index`, are not counted.
     """
     total = 0.0
     for node in roots:
-        if ref.tree.starts[node] > selves[1] or selves[0] >= ref.tree.stops[node]:
+        if ref.tree.starts[node] > self_range[1] or self_range[0] >= ref.tree.stops[node]:
             box = ref.tree.lower[node], ref.tree.upper[node]
             _, sq_hi = box_distances(lower, upper, *box)
             total += ref.nodes.weights[node] * shifted_kernel(rule.code, rule.factor * sq_hi, shift)
     return total * (1 - SLACK)
 
 
-@exact_order
-def _sum_crowd(crowds, c, ref, rule, roots, ledger, local, waiting, visits):
+@jit_in_order
+def _sum_cell(cells, c, ref, rule, roots, ledger, local, waiting, visits):
     """Add to `local` (C,) what a crowd can take in; return its ledger, and two counts.
 
     Of the nodes that are left to its halves, written into `waiting`, and of those taken in,
     written into `visits` if it is not empty: the node, and its degree or -1 (as good as nothing).
     """
-    crowds, roots, local, waiting, visits = borrowed((crowds, roots, local, waiting, visits))
+    cells, roots, local, waiting, visits = uncounted((cells, roots, local, waiting, visits))
     tree, nodes, count, visited = ref.tree, ref.nodes, 0, 0
-    lower, upper = crowds.lower[c], crowds.upper[c]
-    selves = crowds.first_selves[c], crowds.last_selves[c]
+    lower, upper = cells.lower[c], cells.upper[c]
+    self_range = cells.first_selves[c], cells.last_selves[c]
     stack, height = _first_stack(lower, upper, tree, roots)
-    floor = ledger.certain + _surely(lower, upper, selves, ref, rule, roots, 0.0)
+    floor = ledger.certain + _surely(lower, upper, self_range, ref, rule, roots, 0.0)
     expanded = rule.code == GAUSSIAN and nodes.coefficients.shape[1] > 0
     while height > 0:
         height -= 1
@@ -103,22 +103,22 @@ def _sum_crowd(crowds, c, ref, rule, roots, ledger, local, waiting, visits):
         if s_lo >= 1 and not has_tails(rule.code):
             ledger = Ledger(ledger.spent, ledger.certain, ledger.left - weight)
             continue
-        holds_self = tree.starts[node] <= selves[1] and selves[0] < tree.stops[node]
+        holds_self = tree.starts[node] <= self_range[1] and self_range[0] < tree.stops[node]
         if not holds_self and (rule.rtol > 0 or rule.atol > 0):
             k_lo = shifted_kernel(rule.code, s_lo, 0.0)
             k_hi = shifted_kernel(rule.code, s_hi, 0.0)
-            allowed = allowance(rule, rule.atol, weight, k_hi, ledger, floor)
+            allowed = allowed_error(rule, rule.atol, weight, k_hi, ledger, floor)
             degree, error = 0, 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
             # A constant has no slope; only the Gaussian's sums are asked for theirs.
-            flat = rule.code != GAUSSIAN or is_nothing(weight, k_lo, allowed)
+            flat = rule.code != GAUSSIAN or is_negligible(weight, k_lo, allowed)
             if error <= allowed and flat:
                 degree = -1
                 local[0] += 0.5 * weight * (k_lo + k_hi)
             elif expanded:
-                degree, error = crowd_degree(crowds, c, ref, rule, node, s_lo, allowed)
+                degree, error = cell_degree(cells, c, ref, rule, node, s_lo, allowed)
                 if degree > 0:
-                    v = (crowds.centers[c] - nodes.centers[node]) * np.sqrt(2 * rule.factor)
-                    translate(ref.series, degree, nodes.coefficients[node], v, local)
+                    v = (cells.centers[c] - nodes.centers[node]) * np.sqrt(2 * rule.factor)
+                    moments_to_local(ref.series, degree, nodes.coefficients[node], v, local)
             if degree != 0:
                 certain = ledger.certain + weight * k_hi * (1 - SLACK)
                 ledger = Ledger(ledger.spent + error, certain, ledger.left - weight)
@@ -127,7 +127,7 @@ def _sum_crowd(crowds, c, ref, rule, roots, ledger, local, waiting, visits):
                     visited += 1
                 continue
         first = tree.children[node]
-        if first >= 0 and nodes.radii[node] > crowds.radii[c]:
+        if first >= 0 and nodes.radii[node] > cells.radii[c]:
             height = _push(stack, height, lower, upper, tree.lower, tree.upper, first)
         else:
             waiting[count] = node
@@ -135,7 +135,7 @@ def _sum_crowd(crowds, c, ref, rule, roots, ledger, local, waiting, visits):
     return ledger, count, visited
 
 
-@exact_order
+@jit_in_order
 def _sum_group(group, ref, rule, roots, ledger, visits):
     """Sum a group over the nodes `roots`; return the error that each of its sums may have.
 
@@ -143,12 +143,12 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
     `visits` (m, 2) if it is not empty: the node, and 0 (pair by pair), -1 (a constant that
     is as good as nothing) or the degree of a series.
     """
-    group, roots, visits = borrowed((group, roots, visits))
+    group, roots, visits = uncounted((group, roots, visits))
     tree, nodes, visited = ref.tree, ref.nodes, 0
     stack, height = _first_stack(group.lower, group.upper, tree, roots)
-    selves = group.first_self, group.last_self
+    self_range = group.first_self, group.last_self
     boxes = group.lower, group.upper
-    floor = ledger.certain + _surely(*boxes, selves, ref, rule, roots, group.shift)
+    floor = ledger.certain + _surely(*boxes, self_range, ref, rule, roots, group.shift)
     spent, certain, left = ledger
     certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
     atol = rule.atol * exp64(min(group.shift, 700.0))
@@ -168,20 +168,22 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
         if not holds_self and (rule.rtol > 0 or atol > 0):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
-            allowed = allowance(rule, atol, weight, k_hi, Ledger(spent, certain, left), floor)
+            allowed = allowed_error(rule, atol, weight, k_hi, Ledger(spent, certain, left), floor)
             error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
             if error <= allowed:
                 # A constant has no slope. Where the node could not have been left out as well, the
                 # slope is the centroid's: a sum may be flat over a node of one place, or nearly so.
-                how, degree = CONSTANT, -1 if is_nothing(weight, k_lo, allowed) else 1
+                how, degree = CONSTANT, -1 if is_negligible(weight, k_lo, allowed) else 1
                 for i in range(group.totals.size):
                     group.totals[i] += 0.5 * weight * (k_lo + k_hi)
             else:
-                how, degree, error = judged(group, ref, rule, node, allowed, k_lo, s_lo, s_hi)
+                how, degree, error = cheapest_acceptance(
+                    group, ref, rule, node, allowed, k_lo, s_lo, s_hi
+                )
                 if how == CENTROID:
                     add_centroid(group, ref, rule, node)
                 elif how == SERIES:
-                    add_field(group, ref, rule, node, degree)
+                    add_far_field(group, ref, rule, node, degree)
             if how != OPEN:
                 spent += error
                 certain += weight * k_hi * (1 - SLACK)
@@ -190,9 +192,9 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
             height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
             continue
         if how == OPEN:
-            tail = coarse_tail(group, ref, rule, node, s_hi)
+            tail = float32_tail(group, ref, rule, node, s_hi)
             if tail <= allowed:
-                add_coarse_leaf(group, ref, rule, node)
+                add_float32_leaf(group, ref, rule, node)
                 spent += tail
             else:
                 add_leaf(group, ref, rule, start, stop)
@@ -204,7 +206,7 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
     return spent, visited
 
 
-@compiled
+@jit
 def _first_stack(lower, upper, tree, roots):
     """Return a stack with the roots, the nearest to a box on top, and its height."""
     stack = np.empty(roots.size + DEEPEST, np.int64)
@@ -215,7 +217,7 @@ def _first_stack(lower, upper, tree, roots):
     return stack, roots.size
 
 
-@compiled
+@jit
 def _push(stack, height, low, high, lower, upper, first):
     """Put two children on the stack, the nearer one on top; return the new height.
 
@@ -232,7 +234,7 @@ def _push(stack, height, low, high, lower, upper, first):
     return height + 2
 
 
-@compiled
+@jit
 def _middle_gap(low, high, lower, upper):
     """Return the squared distance between the middles of two boxes, times four."""
     total = 0.0
@@ -242,7 +244,7 @@ def _middle_gap(low, high, lower, upper):
     return total
 
 
-@compiled
+@jit
 def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
     """Return the sums of the groups first:last (m,), the error of each group, and the paths.
 
@@ -251,10 +253,10 @@ def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
     each group from its crowds, a polynomial around its middle (groups, C). If only >= 0, nothing
     is done but what leads to that group.
     """
-    queries, ref, roots = borrowed((queries, ref, roots))
+    queries, ref, roots = uncounted((queries, ref, roots))
     together = not exact and not np.any(queries.shifts[first:last])
-    crowds = make_crowds(queries, first, last, together)
-    count = crowds.firsts.size
+    cells = make_query_cells(queries, first, last, together)
+    count = cells.firsts.size
     sums = np.zeros(queries.stops[last - 1] - queries.starts[first])
     errors, counts = np.zeros(last - first), np.zeros(count, np.int64)
     room = ref.tree.starts.size
@@ -267,30 +269,30 @@ def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
     # By level, too: the last crowd that walked, itself or one that it is a part of.
     walkers = np.full(LEVELS, -1)
     for c in range(count):
-        if only >= 0 and not crowds.firsts[c] <= only < crowds.lasts[c]:
+        if only >= 0 and not cells.firsts[c] <= only < cells.lasts[c]:
             continue
-        level, up, local = crowds.levels[c], np.int64(-1), fields[crowds.levels[c]]
+        level, up, local = cells.levels[c], np.int64(-1), fields[cells.levels[c]]
         pending, ledger = roots, Ledger(0.0, 0.0, ref.nodes.weights[roots].sum())
         local[:] = 0
         if level > 0:
             up = walkers[level - 1]
-        single = crowds.lasts[c] - crowds.firsts[c] == 1
-        if not single and up >= 0 and crowds.radii[c] > _NARROWER * crowds.radii[up]:
+        single = cells.lasts[c] - cells.firsts[c] == 1
+        if not single and up >= 0 and cells.radii[c] > _NARROWER * cells.radii[up]:
             walkers[level] = up
             continue
         walkers[level] = c
         if up >= 0:
-            above = crowds.levels[up]
+            above = cells.levels[up]
             pending = waiting[above, : lengths[above]]
             ledger = Ledger(ledgers[above, 0], ledgers[above, 1], ledgers[above, 2])
-            _inherit(crowds, up, c, ref, rule, fields[above], local)
+            _inherit(cells, up, c, ref, rule, fields[above], local)
         if single:
-            g = crowds.firsts[c]
-            group = make_group(queries, crowds, c, ref)
+            g = cells.firsts[c]
+            group = make_group(queries, cells, c, ref)
             if exact:
                 _sum_all(group, ref, rule, roots)
             else:
-                _add_inherited(group, crowds, c, ref, rule, local)
+                _add_inherited(group, cells, c, ref, rule, local)
                 errors[g - first], counts[c] = _sum_group(
                     group, ref, rule, pending, ledger, visits[used:]
                 )
@@ -298,15 +300,15 @@ def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
             at = queries.starts[g] - queries.starts[first]
             sums[at : at + group.totals.size] = group.totals
         else:
-            ledger, lengths[level], counts[c] = _sum_crowd(
-                crowds, c, ref, rule, pending, ledger, local, waiting[level], visits[used:]
+            ledger, lengths[level], counts[c] = _sum_cell(
+                cells, c, ref, rule, pending, ledger, local, waiting[level], visits[used:]
             )
             ledgers[level, 0], ledgers[level, 1], ledgers[level, 2] = ledger
         used += counts[c]
     return sums, errors, counts, visits[:used].copy(), kept
 
 
-@compiled
+@jit
 def _sum_all(group, ref, rule, roots):
     """Sum a group over the trees of `roots` pair by pair."""
     for root in roots:
@@ -315,27 +317,27 @@ def _sum_all(group, ref, rule, roots):
             add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
 
 
-@compiled
-def _inherit(crowds, up, c, ref, rule, field, local):
+@jit
+def _inherit(cells, up, c, ref, rule, field, local):
     """Move the polynomial of a larger crowd to the middle of a part of it, added to `local`."""
     if ref.nodes.coefficients.shape[1] == 0:
         local[0] += field[0]
     else:
-        step = crowds.centers[c] - crowds.centers[up]
-        hand_down(ref.series, field, step * np.sqrt(2 * rule.factor), local)
+        step = cells.centers[c] - cells.centers[up]
+        local_to_child(ref.series, field, step * np.sqrt(2 * rule.factor), local)
 
 
-@compiled
-def _add_inherited(group, crowds, c, ref, rule, local):
+@jit
+def _add_inherited(group, cells, c, ref, rule, local):
     """Add the polynomial that came to a group."""
     if ref.nodes.coefficients.shape[1] == 0:
         for i in range(group.totals.size):
             group.totals[i] += local[0]
     elif np.any(local):
-        add_local(group, ref, rule, crowds.centers[c], local)
+        add_local(group, ref, rule, cells.centers[c], local)
 
 
-@compiled
+@jit
 def largest_exponents(queries, ref, rule, roots, log_weights, first, last):
     """Return max_j (log w_j - t_j), k = exp(-t), over all points but the query itself.
 
@@ -345,12 +347,12 @@ def largest_exponents(queries, ref, rule, roots, log_weights, first, last):
     for i in range(first, last):
         best, q = -np.inf, queries.rows[i].astype(np.float64)
         for root in roots:
-            best = _largest_exponent(ref, rule, root, q, queries.selves[i], log_weights, best)
+            best = _largest_exponent(ref, rule, root, q, queries.self_index[i], log_weights, best)
         largest[i - first] = best
     return largest
 
 
-@compiled
+@jit
 def _largest_exponent(ref, rule, root, q, self_index, log_weights, best):
     """Return the larger of `best` and max_j (log w_j - t_j) over the points but `self_index`.
 

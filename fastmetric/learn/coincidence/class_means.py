@@ -10,7 +10,7 @@ import numpy as np
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence, make_pairs
 from fastmetric.learn.coincidence.likelihood_solvers import Model, Recorder
-from fastmetric.learn.linear_starts import principal
+from fastmetric.learn.linear_starts import pca
 from fastmetric.learn.rows import column_means, project
 
 
@@ -40,7 +40,7 @@ def fit_classes(
     center = column_means(X, n_jobs)
     # Directions that tell the class from the rest would be the obvious start, but they separate
     # the training rows at once, whether or not they mean anything.
-    start = principal(X, p, n_jobs) if p <= n else np.eye(p, X.shape[1])
+    start = pca(X, p, n_jobs) if p <= n else np.eye(p, X.shape[1])
     solve = solvers.SOLVERS[settings.solver]
     firsts, seconds = np.arange(n, dtype=np.int32), np.full(n, n, np.int32)
     for number in range(int(y.max()) + 1):

@@ -68,7 +68,7 @@ def _median_scale(kappa_sq: np.ndarray, scaled: np.ndarray) -> float:
     return float(np.sqrt(np.median(kappa_sq[scaled]))) if scaled.any() else 1.0
 
 
-class Rounds:
+class ImpostorRounds:
     """The run from a start to the end: rows X (n, D) of classes y (n,), and kappa^2 of each."""
 
     def __init__(
@@ -78,9 +78,9 @@ class Rounds:
         self.center = column_means(X, n_jobs)
         self.ended = ""  # why the last pass did; it may also have run out of iterations
 
-    def following(self, settings: Settings) -> Rounds:
+    def following(self, settings: Settings) -> ImpostorRounds:
         """Return a run of the same rows by other settings."""
-        return Rounds(self.X, self.y, settings, self.n_jobs)
+        return ImpostorRounds(self.X, self.y, settings, self.n_jobs)
 
     def run(self, W: np.ndarray, length: int, keep: Callable[[State, int], None]) -> Climb:
         """Learn from the start W (p, D), for so many rounds at most.

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.pairs.dense_pairs import Block
-from fastmetric.core.pairs.labelled_pairs import Pairs, invaders, keep_nearest
+from fastmetric.core.pairs.labelled_pairs import Pairs, impostors_of_tile, offer_to_heaps
 from fastmetric.core.pairs.partition import symmetric_blocks
 from fastmetric.learn.coincidence.likelihood import make_pairs
 from fastmetric.learn.nearest_neighbours import others
@@ -65,13 +65,15 @@ def find_impostors(
         rows, cols = Z[block.i0 : block.i1], Z[block.j0 : block.j1]
         products = rows @ cols.T
         found, squares = np.empty((2, 2 * products.size), np.int32), np.empty(2 * products.size)
-        count = invaders(Z, norms, y, reach, slack, products, block.i0, block.j0, found, squares)
+        count = impostors_of_tile(
+            Z, norms, y, reach, slack, products, block.i0, block.j0, found, squares
+        )
         return found[:, :count].copy(), squares[:count].copy()
 
     # The reach of a row shrinks while tiles are under way. Which of them see it makes no
     # difference: a pair beyond it is not among the nearest.
     for found, squares in engine.run(task, symmetric_blocks(n, p + _LOOK), n_jobs=n_jobs):
-        keep_nearest(found, squares, best, others, reach)
+        offer_to_heaps(found, squares, best, others, reach)
     firsts, places = np.nonzero(best < np.inf)
     return np.stack([firsts.astype(np.int32), others[firsts, places]])
 
@@ -112,5 +114,5 @@ class ActiveSet:
         targets = self.targets[:, self.active[self.targets[0]]]
         impostors = np.stack(np.divmod(self._known, n)).astype(np.int32)
         firsts, seconds = np.concatenate([targets, impostors], axis=1)
-        alike = np.arange(len(firsts)) < targets.shape[1]
-        return make_pairs(n, firsts, seconds, alike)
+        coincide = np.arange(len(firsts)) < targets.shape[1]
+        return make_pairs(n, firsts, seconds, coincide)

@@ -29,19 +29,19 @@ class Evaluation(NamedTuple):
     log_likelihood: float
     total: float  # sum of omega
     moment: float  # sum of omega t q
-    pulled: np.ndarray  # (p, D): W sum omega delta delta^T; the gradient is its negative
+    map_gradient: np.ndarray  # (p, D): W sum omega delta delta^T; the gradient is its negative
 
     def noise_slope(self) -> float:
         """Return the derivative with respect to sigma^2, [COI-3]."""
-        return self.moment - len(self.pulled) * self.total
+        return self.moment - len(self.map_gradient) * self.total
 
 
-def make_pairs(n: int, firsts: np.ndarray, seconds: np.ndarray, alike: np.ndarray) -> Pairs:
+def make_pairs(n: int, firsts: np.ndarray, seconds: np.ndarray, coincide: np.ndarray) -> Pairs:
     """Return pairs (m,) of n rows, sorted by their first row (in the order given, within one)."""
     order = np.argsort(firsts, kind="stable")
-    firsts, seconds, alike = firsts[order], seconds[order], alike[order]
+    firsts, seconds, coincide = firsts[order], seconds[order], coincide[order]
     back = np.argsort(seconds, kind="stable")
-    return Pairs(_offsets(firsts, n), seconds, alike, firsts, _offsets(seconds, n), back)
+    return Pairs(_offsets(firsts, n), seconds, coincide, firsts, _offsets(seconds, n), back)
 
 
 def _offsets(numbers: np.ndarray, n: int) -> np.ndarray:
@@ -107,7 +107,7 @@ class Coincidence:
         """
         q = self._weighed(self.project(W), noise)[1]
         size = np.sqrt(np.mean(q))
-        if size == 0 or np.all(self.pairs.alike) or not np.any(self.pairs.alike):
+        if size == 0 or np.all(self.pairs.coincide) or not np.any(self.pairs.coincide):
             return W / (size or 1.0)
         maps = [2.0**k / size * W for k in range(-_HALVINGS, _HALVINGS + 1)]
         values = [self.log_likelihood(one, noise) for one in maps]

@@ -80,7 +80,7 @@ def lbfgs(
     """
     scatter = scatter or Scatter(problem)
     root = scatter.root() * (scatter.size(W) or 1.0)
-    slope = float(np.linalg.norm(problem.evaluate(W, noise).pulled @ root)) / problem.n_pairs
+    slope = float(np.linalg.norm(problem.evaluate(W, noise).map_gradient @ root)) / problem.n_pairs
     # As sigma^2 is bounded, SciPy's first step is the gradient (or of length one, if that is
     # less). In units of u it is u^2 times as long: chosen so that the step is not lost.
     root *= np.sqrt(_FIRST_MOVE / max(slope, _FIRST_MOVE))
@@ -93,7 +93,7 @@ def lbfgs(
         moved, sigma_sq = model_at(theta)
         found = problem.evaluate(moved, sigma_sq)
         seen[:] = [Model(moved, sigma_sq, found.log_likelihood)]
-        slopes = np.append(found.pulled @ root, -sigma_sq * found.noise_slope())
+        slopes = np.append(found.map_gradient @ root, -sigma_sq * found.noise_slope())
         return -found.log_likelihood / problem.n_pairs, slopes / problem.n_pairs
 
     def after_iteration(theta: np.ndarray) -> None:
@@ -164,8 +164,8 @@ def em_step(
 ) -> tuple[np.ndarray, float]:
     """Return W and sigma^2 after one step of [COI-4], whose H is sigma^2 times that of omega."""
     p, n_pairs = len(W), scatter.n_pairs
-    move = scatter.solve(found.pulled)
-    explained = found.moment - float(np.sum(move * found.pulled))
+    move = scatter.solve(found.map_gradient)
+    explained = found.moment - float(np.sum(move * found.map_gradient))
     # The square of sigma^2 by itself might overflow.
     change = 2 * noise * (explained / p - found.total) / n_pairs
     return W - 2 * noise * move, noise * (1 + change)

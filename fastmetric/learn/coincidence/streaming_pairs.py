@@ -38,7 +38,7 @@ class PairSteps:
         X: np.ndarray,
         firsts: np.ndarray,
         seconds: np.ndarray,
-        alike: np.ndarray,
+        coincide: np.ndarray,
         n_jobs: int | None = None,
     ) -> float:
         """Take steps by pairs (m,) of the rows X (n, D), in their order.
@@ -46,17 +46,17 @@ class PairSteps:
         Returns the likelihood of the pairs, each as it was before the step that it had a part in.
         """
         return sum(
-            self._step(X[firsts[part]], X[seconds[part]], alike[part], n_jobs)
-            for part in gen_batches(len(alike), _BATCH)
+            self._step(X[firsts[part]], X[seconds[part]], coincide[part], n_jobs)
+            for part in gen_batches(len(coincide), _BATCH)
         )
 
     def _step(
-        self, ours: np.ndarray, theirs: np.ndarray, alike: np.ndarray, n_jobs: int | None
+        self, ours: np.ndarray, theirs: np.ndarray, coincide: np.ndarray, n_jobs: int | None
     ) -> float:
         """Take one step by pairs of rows (m, D); return their likelihood before it."""
-        m = len(alike)
+        m = len(coincide)
         rows = np.concatenate([ours, theirs])
-        pairs = make_pairs(2 * m, np.arange(m), np.arange(m, 2 * m), alike)
+        pairs = make_pairs(2 * m, np.arange(m), np.arange(m, 2 * m), coincide)
         found = Coincidence(rows, pairs, np.ones(2 * m), n_jobs).evaluate(self.W, self.noise)
         gaps = np.subtract(ours, theirs, dtype=np.float64)
         self.n_pairs += m
@@ -68,7 +68,7 @@ class PairSteps:
             self.by_map = Ascent(self.W, units)
         self.by_map.set_units(units)
         scale = online_scale(self.count)
-        moved = self.by_map.move(self.W.ravel(), -found.pulled.ravel(), scale)
+        moved = self.by_map.move(self.W.ravel(), -found.map_gradient.ravel(), scale)
         slope = np.array([self.noise * found.noise_slope()])
         log_noise = self.by_noise.move(np.log([self.noise]), slope, scale)
         self.W = moved.reshape(self.W.shape)

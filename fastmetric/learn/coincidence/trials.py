@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric.learn.coincidence.impostor_rounds import Rounds, Settings
-from fastmetric.learn.nca.early_stopping import held_out
+from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
+from fastmetric.learn.nca.early_stopping import hold_out
 
 FEW = 1_000  # rows; of fewer, a single part held out is too small to tell maps apart
 _FOLDS, _REPEATS = 5, 3
@@ -18,9 +18,9 @@ _PATIENCE = 10  # rounds without fewer errors
 class Trial(NamedTuple):
     """A part of the rows to learn from, and what judges a map by the others."""
 
-    rounds: Rounds
+    rounds: ImpostorRounds
     judge: Callable[[np.ndarray], np.ndarray]  # which of them are wrong, (m,) bool
-    kept: np.ndarray  # their row numbers (m,)
+    held_out: np.ndarray  # their row numbers (m,)
 
 
 # rows (n, D), classes (n,) -> a map (p, D)
@@ -37,9 +37,9 @@ def parts(
     """
     n = len(y)
     if n >= FEW:
-        learnt, kept = held_out(np.arange(n), y, fraction, rng)
-        if len(kept):
-            yield learnt, kept
+        learnt, held_out = hold_out(np.arange(n), y, fraction, rng)
+        if len(held_out):
+            yield learnt, held_out
         return
     for _ in range(_REPEATS):
         shuffled = rng.permutation(n)
@@ -83,7 +83,7 @@ def errors_by_round(
 
     Of the start alone, if these are not clearly fewer. All trials go along together.
     """
-    n_kept = sum(len(trial.kept) for trial in trials)
+    n_kept = sum(len(trial.held_out) for trial in trials)
     runs = [trial.rounds.states(start(trial.rounds.X, trial.rounds.y)) for trial in trials]
     wrong: list[np.ndarray] = [np.empty(0)] * len(trials)
     errors: list[float] = []
@@ -113,7 +113,7 @@ def _clearly_fewer(
 
     A row that is held out several times counts as one.
     """
-    gains = np.zeros(1 + max(int(trial.kept.max()) for trial in trials))
+    gains = np.zeros(1 + max(int(trial.held_out.max()) for trial in trials))
     for trial, was, now in zip(trials, before, after, strict=True):
-        gains[trial.kept] += was.astype(int) - now
+        gains[trial.held_out] += was.astype(int) - now
     return bool(gains.sum() > np.linalg.norm(gains))

@@ -12,12 +12,12 @@ from fastmetric import engine
 from fastmetric.core.kernels import has_tails
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.vector.exp import LOWEST, LOWEST_32
-from fastmetric.core.walk.query_cells import make_crowds
+from fastmetric.core.walk.query_cells import make_query_cells
 from fastmetric.core.walk.query_groups import GROUP, Queries, Reference, Rule
 from fastmetric.core.walk.summation import group_sums, largest_exponents
 
 # A total below this has lost terms to underflow: it is taken relative to its largest term.
-FAINT = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
+UNDERFLOWED = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
 _UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
 _GROUPS = 64  # of queries in a task
 # Groups that are looked at to foresee the work: this many at least and at most, and between
@@ -39,18 +39,18 @@ class Path(NamedTuple):
         """Return the number of queries of every crowd (k,)."""
         groups, queries = len(self.kept), self.queries
         last = self.first + groups
-        crowds = make_crowds(queries, self.first, last, len(self.counts) > groups)
-        return queries.stops[crowds.lasts - 1] - queries.starts[crowds.firsts]
+        cells = make_query_cells(queries, self.first, last, len(self.counts) > groups)
+        return queries.stops[cells.lasts - 1] - queries.starts[cells.firsts]
 
 
-class Totals(NamedTuple):
+class WalkSums(NamedTuple):
     """Sums of the queries (m,), each times exp(shift), and how far the true ones may be off."""
 
     total: np.ndarray
     error: np.ndarray
     shift: np.ndarray
     paths: list[Path]  # of the groups, and then of the faint ones, each alone
-    faint: np.ndarray  # numbers of the faint queries
+    underflowed: np.ndarray  # numbers of the faint queries
 
     def logs(self) -> np.ndarray:
         """Return the logs of the sums and of their certified bounds (3, m), but for rounding."""
@@ -83,40 +83,42 @@ def group_starts(tree: Tree) -> np.ndarray:
 def single(queries: Queries, chosen: np.ndarray, shifts: np.ndarray) -> Queries:
     """Return some of the queries, each a group of its own."""
     alone = np.arange(len(chosen))
-    return Queries(queries.rows[chosen], queries.selves[chosen], alone, alone + 1, shifts)
+    return Queries(queries.rows[chosen], queries.self_index[chosen], alone, alone + 1, shifts)
 
 
-def totals(asked: Asked, n_jobs: int | None = None, label: str | None = None) -> list[Totals]:
+def walk_sums(asked: Asked, n_jobs: int | None = None, label: str | None = None) -> list[WalkSums]:
     """Return the totals of all queries; faint ones relative to their largest term."""
-    found = _plain_totals(asked, n_jobs, label)
+    found = _plain_sums_of_walks(asked, n_jobs, label)
     for one, (_, walk) in zip(found, asked, strict=True):
         # An error of the truth, which is not beyond the upper bound. Faint ones are in float64.
-        one.error[:] += walk.rule.coarse * (1 + 1e-3) * (one.total + one.error)
-    faint = [_faint(one.total, walk) for one, (_, walk) in zip(found, asked, strict=True)]
+        one.error[:] += walk.rule.in_float32 * (1 + 1e-3) * (one.total + one.error)
+    underflowed = [
+        _underflowed(one.total, walk) for one, (_, walk) in zip(found, asked, strict=True)
+    ]
     few = [
         (single(queries, numbers, np.zeros(len(numbers))), walk)
-        for (queries, walk), numbers in zip(asked, faint, strict=True)
+        for (queries, walk), numbers in zip(asked, underflowed, strict=True)
     ]
     shifts = _shifts(few, n_jobs, label)
     alone = [
         (queries._replace(shifts=shift), walk)
         for (queries, walk), shift in zip(few, shifts, strict=True)
     ]
-    again = _plain_totals(alone, n_jobs, label)
-    for k, (one, numbers, more) in enumerate(zip(found, faint, again, strict=True)):
+    again = _plain_sums_of_walks(alone, n_jobs, label)
+    for k, (one, numbers, more) in enumerate(zip(found, underflowed, again, strict=True)):
         one.total[numbers], one.error[numbers] = _tamed(more, shifts[k], asked[k][1])
         one.shift[numbers] = shifts[k]
-        found[k] = one._replace(paths=one.paths + more.paths, faint=numbers)
+        found[k] = one._replace(paths=one.paths + more.paths, underflowed=numbers)
     for one, (_, walk) in zip(found, asked, strict=True):
         if has_tails(walk.rule.code):
             lost = _UNDERFLOW[walk.reference.tree.rows.dtype]
             one.error[:] += walk.reference.nodes.weights[walk.roots].sum() * lost
             # Nothing to sum: no term has a largest one.
-            one.error[one.faint[one.total[one.faint] == 0]] = 0
+            one.error[one.underflowed[one.total[one.underflowed] == 0]] = 0
     return found
 
 
-def _tamed(found: Totals, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray, np.ndarray]:
+def _tamed(found: WalkSums, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray, np.ndarray]:
     """Return totals relative to the largest term, at least 1 and at most n, and their errors.
 
     Where exponents are so large that their last bit is more than exp can take, they are anything.
@@ -128,9 +130,9 @@ def _tamed(found: Totals, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray, n
     return np.where(some, total, found.total), np.where(some, error, found.error)
 
 
-def _faint(total: np.ndarray, walk: Walk) -> np.ndarray:
+def _underflowed(total: np.ndarray, walk: Walk) -> np.ndarray:
     """Return the numbers of the queries whose totals have lost terms."""
-    least = FAINT[walk.reference.tree.rows.dtype]
+    least = UNDERFLOWED[walk.reference.tree.rows.dtype]
     if not has_tails(walk.rule.code) or walk.rule.atol >= least:
         return np.empty(0, np.intp)
     return np.flatnonzero(total < least)
@@ -143,7 +145,7 @@ class Work(NamedTuple):
     pairs: float  # summed pair by pair
     fields: float  # series or centroids, times queries
     nodes: float  # looked at, by all groups
-    faint: float  # queries that have to be done alone
+    underflowed: float  # queries that have to be done alone
 
     def plus(self, other: Work) -> Work:
         """Return the work of both."""
@@ -184,14 +186,16 @@ def _work(probe: Probe) -> Work:
         shares = np.repeat(len(sums) / lengths, counts)
         alone = shares == 1
         leaves = visits[alone & (visits[:, 1] == 0), 0]
-        faint = has_tails(walk.rule.code) * float(np.count_nonzero(sums < FAINT[tree.rows.dtype]))
+        underflowed = has_tails(walk.rule.code) * float(
+            np.count_nonzero(sums < UNDERFLOWED[tree.rows.dtype])
+        )
         work = work.plus(
             Work(
                 len(sums),
                 len(sums) * float((tree.stops[leaves] - tree.starts[leaves]).sum()),
                 len(sums) * float(np.count_nonzero(visits[alone, 1] > 0)),
                 2 * float(shares.sum()),  # an opened node has two children
-                faint,
+                underflowed,
             )
         )
     return work
@@ -214,11 +218,11 @@ def _parts(sizes: list[int], step: int) -> list[_Part]:
     ]
 
 
-def _plain_totals(asked: Asked, n_jobs: int | None, label: str | None) -> list[Totals]:
+def _plain_sums_of_walks(asked: Asked, n_jobs: int | None, label: str | None) -> list[WalkSums]:
     """Return the totals of the queries, with the shifts that they have."""
     none = np.empty(0, np.intp)
     sizes = [len(queries.rows) for queries, _ in asked]
-    found = [Totals(np.empty(m), np.empty(m), np.zeros(m), [], none) for m in sizes]
+    found = [WalkSums(np.empty(m), np.empty(m), np.zeros(m), [], none) for m in sizes]
 
     def task(part: _Part) -> tuple[np.ndarray, ...]:
         queries, walk = asked[part.number]

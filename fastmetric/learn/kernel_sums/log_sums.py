@@ -12,8 +12,8 @@ from fastmetric.core.far_field.expansions import highest_degree
 from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
-from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, coarse_error
-from fastmetric.core.walk.mean_shift_replay import shift_groups
+from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
+from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import LONGEST, Queries, Rule
 from fastmetric.learn.kernel_sums.certified_walks import (
     Path,
@@ -21,22 +21,22 @@ from fastmetric.learn.kernel_sums.certified_walks import (
     Walk,
     foreseen,
     group_starts,
-    totals,
+    walk_sums,
 )
-from fastmetric.learn.tree_building import NODES, build_tree, summarised, with_coarse_leaves
+from fastmetric.learn.tree_building import NODES, build_tree, summarised, with_float32_leaves
 
 KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
 
 # Nanoseconds, for "auto"; only their ratios matter. A pair in a large tile, in a leaf and in a
 # leaf in float32, and more for every dimension; a node's field at one query; a node looked at.
-_PAIR, _LEAF_PAIR, _COARSE_PAIR, _MORE = 0.85, 1.05, 0.6, 0.05
+_PAIR, _LEAF_PAIR, _FLOAT32_PAIR, _MORE = 0.85, 1.05, 0.6, 0.05
 _FIELD, _NODE = 30.0, 100.0
 _SMALL = 1000  # points that are summed pair by pair in any case
 _LARGEST = -np.log(np.finfo(float).tiny)
 _ROOT = np.array([0])
 SUMS_LEAF_SIZE = 160  # larger than for neighbours: pairs are cheap, nodes are not
-_COARSE_SHARE = 0.4  # of the tolerance that the rounding of float32 may take up
+_FLOAT32_SHARE = 0.4  # of the tolerance that the rounding of float32 may take up
 
 
 class LogSums(NamedTuple):
@@ -148,19 +148,21 @@ class KernelSums:
         rule = self._rule(rtol, 0.0)
         walk = Walk(self._reference, rule, _ROOT, keep=True)
         walk = walk._replace(exact=self._few or not self._pays(queries, walk))
-        [found] = totals([(queries, walk)], self.n_jobs, label)
+        [found] = walk_sums([(queries, walk)], self.n_jobs, label)
 
         def task(path: Path) -> np.ndarray:
-            return shift_groups(path.queries, walk.reference, rule, _ROOT, walk.exact, *path[1:])
+            return replay_mean_shift(
+                path.queries, walk.reference, rule, _ROOT, walk.exact, *path[1:]
+            )
 
         together = np.empty(query.shape)
-        alone = np.empty((len(found.faint), query.shape[1]))
+        alone = np.empty((len(found.underflowed), query.shape[1]))
         results = engine.run(task, found.paths, n_jobs=self.n_jobs, label=label)
         for path, steps in zip(found.paths, results, strict=True):
             start = path.queries.starts[path.first]
             target = together if path.queries is queries else alone
             target[start : start + len(steps)] = steps
-        together[found.faint] = alone
+        together[found.underflowed] = alone
         logs, moves = np.empty(len(query)), np.empty(query.shape)
         logs[order], moves[order] = found.logs()[0] + np.log(self._unit), together
         return logs, moves
@@ -174,27 +176,27 @@ class KernelSums:
 
     def _walk(self, rule: Rule) -> Walk:
         """Return the walk by a rule, leaves in float32 if its tolerance is wide enough [SUM-8]."""
-        error = self._coarse_error()
-        if error > min(_COARSE_SHARE * rule.rtol, COARSEST):
+        error = self._float32_error()
+        if error > min(_FLOAT32_SHARE * rule.rtol, COARSEST):
             return Walk(self._reference, rule, _ROOT)
-        if not self._reference.coarse_panels.size:
-            self._reference = with_coarse_leaves(self._reference, self.bandwidth, self.n_jobs)
+        if not self._reference.float32_panels.size:
+            self._reference = with_float32_leaves(self._reference, self.bandwidth, self.n_jobs)
         # What is certain to be in a sum is measured by sums that are off by the error, too.
-        rule = rule._replace(rtol=(rule.rtol - error) / (1 + 2 * error), coarse=error)
+        rule = rule._replace(rtol=(rule.rtol - error) / (1 + 2 * error), in_float32=error)
         return Walk(self._reference, rule, _ROOT)
 
-    def _coarse_error(self) -> float:
+    def _float32_error(self) -> float:
         """Return the relative error of leaves in float32; infinity where these will not do."""
         light = self._weights.min() < LIGHTEST
         if self.code != GAUSSIAN or self.X.dtype != np.float64 or light:
             return np.inf
         tree = self._tree
         longest = (tree.stops - tree.starts)[tree.children < 0].max()
-        return coarse_error(tree.rows.shape[1], int(longest))
+        return float32_error(tree.rows.shape[1], int(longest))
 
     def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""
-        [found] = totals([(queries, walk)], self.n_jobs, label)
+        [found] = walk_sums([(queries, walk)], self.n_jobs, label)
         whole = found._replace(total=found.total * self._unit, error=found.error * self._unit)
         # The unit is taken in before the log where it can be: logs of opposite sign cancel.
         apart, logs = found.logs() + np.log(self._unit), whole.logs()
@@ -210,7 +212,7 @@ class KernelSums:
         n, d = self._tree.rows.shape
         groups = [Probe(queries, g, (walk,)) for g in range(len(queries.starts))]
         work, more = foreseen(groups, self.n_jobs), _MORE * d
-        pair = (_COARSE_PAIR if walk.rule.coarse else _LEAF_PAIR) + more
+        pair = (_FLOAT32_PAIR if walk.rule.in_float32 else _LEAF_PAIR) + more
         tree = work.pairs * pair + work.fields * _FIELD + work.nodes * _NODE
         return tree <= n * work.queries * (_PAIR + more)
 
@@ -222,14 +224,14 @@ class KernelSums:
             tree = self._tree
         else:
             tree = build_tree(points, SUMS_LEAF_SIZE, self.n_jobs)
-        selves = np.full(len(points), -1)
+        self_index = np.full(len(points), -1)
         if query is None:
             place = np.full(len(points), -1)
             place[self._kept[self._tree.order]] = np.arange(len(self._kept))
-            selves = place[tree.order]
+            self_index = place[tree.order]
         starts = group_starts(tree)
         stops = np.append(starts[1:], len(points))
-        return tree.order, Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
+        return tree.order, Queries(tree.rows, self_index, starts, stops, np.zeros(len(starts)))
 
 
 def _levels(tree: Tree) -> list[range]:

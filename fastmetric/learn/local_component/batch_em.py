@@ -37,7 +37,7 @@ def mixed(before: np.ndarray, new: np.ndarray, discount: float, share: float) ->
 
 
 def expect_rows(
-    problem: Problem, model: LocalModel, rows: np.ndarray, ref: np.ndarray, selves: np.ndarray
+    problem: Problem, model: LocalModel, rows: np.ndarray, ref: np.ndarray, self_index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-likelihoods (m,) of `rows` (m, D) and their local covariance (D, D).
 
@@ -47,8 +47,8 @@ def expect_rows(
     if model.q == 0:  # a single Gaussian
         return model.log_densities(np.zeros(len(W)), W), model.covariance
     to = problem.rows(model, ref)
-    seen = of_rows(W, to, selves, model.q, problem.n_jobs)
-    log_counts = np.log(len(ref) - (selves >= 0))
+    seen = of_rows(W, to, self_index, model.q, problem.n_jobs)
+    log_counts = np.log(len(ref) - (self_index >= 0))
     logs = model.log_densities(seen.log_sums - log_counts, W)
     return logs, model.unwhitened(seen.scatter / len(rows))
 

@@ -19,24 +19,29 @@ from fastmetric import engine
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pairs import dense_pairs
 from fastmetric.core.pairs.pair_tiles import (
-    add_pulls,
+    add_gradient,
+    empty_gradient,
+    gradient_rows,
     make_points,
-    no_pulls,
     products_are_safe,
-    pulled,
 )
 from fastmetric.core.pairs.partition import row_blocks
 from fastmetric.learn.local_component import product_e_step
-from fastmetric.learn.local_component.neighbour_list_e_step import NearPairs
-from fastmetric.learn.pair_sums.all_pairs import AllPairs, Classes, RowPairs, mostly_faint
-from fastmetric.learn.pair_sums.class_trees import Forest
+from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
+from fastmetric.learn.pair_sums.all_pairs import (
+    Classes,
+    RowPairs,
+    SymmetricPairs,
+    mostly_underflowed,
+)
+from fastmetric.learn.pair_sums.class_trees import ClassTrees
 from fastmetric.learn.rows import cross_product
 
 _UNIT = np.sqrt(0.5)  # the pair loops have the kernel exp(-s)
 _TREES_FROM, _TREES_TO = 5000, 12  # rows, and dimensions, where a tree is looked at
 
 
-class Neighbourhood(NamedTuple):
+class Expectation(NamedTuple):
     """What rows (m,) see of their neighbours; float64."""
 
     log_sums: np.ndarray  # (m,): log sum_j exp(-|z_i - z_j|^2 / 2)
@@ -45,57 +50,57 @@ class Neighbourhood(NamedTuple):
 
 def among_all(
     W: np.ndarray, q: int, n_jobs: int | None = None, label: str | None = None
-) -> Neighbourhood:
+) -> Expectation:
     """Return the neighbourhood of every row of W (n, D) among all others."""
     n = len(W)
     if product_e_step.are_safe(W):
-        pairs = NearPairs(W, q, n_jobs)
+        pairs = NeighbourList(W, q, n_jobs)
         if pairs.pays():
-            return Neighbourhood(*pairs.log_sums_and_scatter(label))
+            return Expectation(*pairs.log_sums_and_scatter(label))
         everyone = np.arange(n)
-        return Neighbourhood(*product_e_step.log_sums_and_scatter(W, W, everyone, q, n_jobs, label))
+        return Expectation(*product_e_step.log_sums_and_scatter(W, W, everyone, q, n_jobs, label))
     rows = W * W.dtype.type(_UNIT)
     way = _way(rows, q, n_jobs)
     log_sums = way.log_sums(label).own
-    U = way.scatter(log_sums, np.ones(n), np.zeros(n), label)
-    return Neighbourhood(log_sums, _scatter([(U, rows)], n_jobs))
+    U = way.gradient(log_sums, np.ones(n), np.zeros(n), label)
+    return Expectation(log_sums, _scatter([(U, rows)], n_jobs))
 
 
-def _way(rows: np.ndarray, q: int, n_jobs: int | None) -> AllPairs | RowPairs | Forest:
+def _way(rows: np.ndarray, q: int, n_jobs: int | None) -> SymmetricPairs | RowPairs | ClassTrees:
     """Return how to sum over all pairs of scaled rows (n, D): over a tree where that pays."""
     n, D = rows.shape
     classes = Classes(np.array([0, n]), np.zeros(n, np.intp), np.full(n, n))  # one holds them all
     if n >= _TREES_FROM and q == D <= _TREES_TO:  # a tree scatters what it has distances of
-        forest = Forest(rows, classes, np.ones(n), GAUSSIAN, n_jobs=n_jobs)
-        if forest.pays():
-            return forest
+        class_trees = ClassTrees(rows, classes, np.ones(n), GAUSSIAN, n_jobs=n_jobs)
+        if class_trees.pays():
+            return class_trees
     points = make_points(rows, near=q)
-    if mostly_faint(points, n_jobs):
+    if mostly_underflowed(points, n_jobs):
         return RowPairs(points, classes, np.arange(n), GAUSSIAN, n_jobs)
-    return AllPairs(points, classes, GAUSSIAN, n_jobs)
+    return SymmetricPairs(points, classes, GAUSSIAN, n_jobs)
 
 
 def of_rows(
     query: np.ndarray,
     ref: np.ndarray,
-    selves: np.ndarray,
+    self_index: np.ndarray,
     q: int,
     n_jobs: int | None = None,
     label: str | None = None,
-) -> Neighbourhood:
+) -> Expectation:
     """Return the neighbourhood of the rows `query` (m, D) among `ref` (n, D).
 
     Row i is itself ref[selves[i]], left out; -1: it is none of them.
     """
     if product_e_step.are_safe(query, ref):
-        return Neighbourhood(
-            *product_e_step.log_sums_and_scatter(query, ref, selves, q, n_jobs, label)
+        return Expectation(
+            *product_e_step.log_sums_and_scatter(query, ref, self_index, q, n_jobs, label)
         )
     query, ref = query * query.dtype.type(_UNIT), ref * ref.dtype.type(_UNIT)
     safe = products_are_safe(query) and products_are_safe(ref)
     some, to = (make_points(rows, products=safe, near=q) for rows in (query, ref))
     m, n = len(query), len(ref)
-    where = dense_pairs.Neighbours(np.zeros(m, np.intp), np.full(m, n), selves)
+    where = dense_pairs.QuerySegments(np.zeros(m, np.intp), np.full(m, n), self_index)
     blocks = row_blocks(m, n, q)
 
     def sums(block: dense_pairs.Block) -> np.ndarray:
@@ -110,15 +115,15 @@ def of_rows(
     log_totals = log_sums.astype(query.dtype)
 
     def scatter(block: dense_pairs.Block) -> tuple:
-        return dense_pairs.row_scatter(some, to, where, log_totals, *pull, block, GAUSSIAN)
+        return dense_pairs.row_gradient(some, to, where, log_totals, *pull, block, GAUSSIAN)
 
-    at_query, at_ref = no_pulls(m, some), no_pulls(n, to)
+    at_query, at_ref = empty_gradient(m, some), empty_gradient(n, to)
     both = engine.run(scatter, blocks, n_jobs=n_jobs, label=label)
     for block, (to_i, to_j) in zip(blocks, both, strict=True):
-        add_pulls(at_query, to_i, slice(block.i0, block.i1))
-        add_pulls(at_ref, to_j, slice(block.j0, block.j1))
-    sides = [(pulled(at_query, some), query), (pulled(at_ref, to), ref)]
-    return Neighbourhood(log_sums, _scatter(sides, n_jobs))
+        add_gradient(at_query, to_i, slice(block.i0, block.i1))
+        add_gradient(at_ref, to_j, slice(block.j0, block.j1))
+    sides = [(gradient_rows(at_query, some), query), (gradient_rows(at_ref, to), ref)]
+    return Expectation(log_sums, _scatter(sides, n_jobs))
 
 
 def _scatter(sides: list[tuple[np.ndarray, np.ndarray]], n_jobs: int | None) -> np.ndarray:

@@ -39,7 +39,7 @@ class _Pairs(NamedTuple):
     s: np.ndarray
 
 
-class NearPairs:
+class NeighbourList:
     """Rows W (n, D) among each other, by distances in the first q coordinates."""
 
     def __init__(self, W: np.ndarray, q: int, n_jobs: int | None = None) -> None:
@@ -78,14 +78,14 @@ class NearPairs:
 
         def pull(one: _Pairs) -> tuple:
             sides = ((least[part], share[part]) for part in one[:2])
-            return neighbour_list.pull_listed(*one[2:], *sides, self.W[one.j], self._faint)
+            return neighbour_list.gradient_listed(*one[2:], *sides, self.W[one.j], self._faint)
 
-        pulled, rho, r = np.zeros((n, D)), np.zeros(n), np.zeros(n)
+        gradient_rows, rho, r = np.zeros((n, D)), np.zeros(n), np.zeros(n)
         for one, (part, sums_i, sums_j) in self._run(pull, pairs, label):
-            pulled[one.i] += part
+            gradient_rows[one.i] += part
             rho[one.i] += sums_i
             r[one.j] += sums_j
-        u = rho[:, None] * self.W - pulled
+        u = rho[:, None] * self.W - gradient_rows
         log_sums = np.log(sums) - 0.5 * least
         return log_sums, scatter_of(u, rho, r, self.W, self.n_jobs)
 

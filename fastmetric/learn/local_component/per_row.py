@@ -37,18 +37,18 @@ class Kernels(NamedTuple):
         return -0.5 * np.einsum("ij,ij->j", white, white) - constant, gaps
 
     def log_sums(
-        self, W: np.ndarray, selves: bool, n_jobs: int | None, label: str | None = None
+        self, W: np.ndarray, self_index: bool, n_jobs: int | None, label: str | None = None
     ) -> np.ndarray:
         """Return the logs of the sums of all kernels at rows W (m, D), float64.
 
-        `selves`: the rows are the centers, each left out of its own sum.
+        `self_index`: the rows are the centers, each left out of its own sum.
         """
 
         def task(part: range) -> np.ndarray:
             logs = np.full(len(W), -np.inf)
             for j in part:
                 one, _ = self.log_kernels(j, W)
-                if selves:
+                if self_index:
                     one[j] = -np.inf
                 logs = np.logaddexp(logs, one)
             return logs

@@ -35,7 +35,7 @@ def are_safe(*sides: np.ndarray) -> bool:
 def log_sums_and_scatter(
     query: np.ndarray,
     ref: np.ndarray,
-    selves: np.ndarray,
+    self_index: np.ndarray,
     q: int,
     n_jobs: int | None = None,
     label: str | None = None,
@@ -55,10 +55,10 @@ def log_sums_and_scatter(
         rows = slice(first, min(first + step, m))
         col_sums = np.zeros(n)
         weights = near[rows] @ near_ref.T
-        log_sums, row_sums, live = weigh(weights, sq[rows], sq_ref, selves[rows], col_sums)
+        log_sums, row_sums, live = weigh(weights, sq[rows], sq_ref, self_index[rows], col_sums)
         few = live < _FEW * weights.size
-        pulled = few_products(weights, ref) if few else weights @ ref
-        return log_sums, row_sums, row_sums[:, None] * query[rows] - pulled, col_sums
+        gradient_rows = few_products(weights, ref) if few else weights @ ref
+        return log_sums, row_sums, row_sums[:, None] * query[rows] - gradient_rows, col_sums
 
     parts, r = [], np.zeros(n)
     for *part, col_sums in engine.run(task, range(0, m, step), n_jobs=n_jobs, label=label):

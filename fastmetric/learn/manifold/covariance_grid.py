@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric.core.gaussians.local_gaussians import LOWEST, Shapes, Sums
-from fastmetric.learn.manifold.neighbourhood_pca import Pancakes
+from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 
 
-class Grid(NamedTuple):
+class ShapeGrid(NamedTuple):
     """Shapes to evaluate: numbers of directions by variances of the noise."""
 
     counts: np.ndarray  # (Q,), increasing
@@ -25,12 +25,12 @@ class Block(NamedTuple):
 
 
 def shapes_of(
-    pancakes: Pancakes, points: slice | np.ndarray, grid: Grid, dtype: np.dtype
+    gaussians: LocalGaussians, points: slice | np.ndarray, grid: ShapeGrid, dtype: np.dtype
 ) -> Shapes:
     """Return the shapes of some of the pancakes, with the noise of the grid."""
-    n_features = pancakes.X.shape[1]
+    n_features = gaussians.X.shape[1]
     largest = int(grid.counts[-1])
-    variances = pancakes.variances[points, None, :largest] + grid.noise[:, None]  # (t, S, q)
+    variances = gaussians.variances[points, None, :largest] + grid.noise[:, None]  # (t, S, q)
     log_dets = np.zeros((len(variances), len(grid.noise), largest + 1))
     np.cumsum(np.log(variances), axis=2, out=log_dets[:, :, 1:])
     across = (n_features - grid.counts)[:, None] * np.log(grid.noise)
@@ -44,7 +44,7 @@ def shapes_of(
         )
 
 
-def empty_sums(grid: Grid, m: int) -> Sums:
+def empty_sums(grid: ShapeGrid, m: int) -> Sums:
     """Return sums at m queries to which nothing was added yet."""
     shape = (len(grid.counts), len(grid.noise), m)
     return Sums(np.full(shape, LOWEST), np.zeros(shape))

@@ -10,8 +10,8 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.gaussians.gaussian_tree_walk import Bounds, Leaves, bound_nodes, log_sums
 from fastmetric.core.tree.balanced_tree import Tree
-from fastmetric.learn.manifold.covariance_grid import Grid, shapes_of
-from fastmetric.learn.manifold.neighbourhood_pca import Pancakes
+from fastmetric.learn.manifold.covariance_grid import ShapeGrid, shapes_of
+from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.tree_building import build_tree
 
 _MOST_FEATURES = 12
@@ -30,7 +30,7 @@ _BLOCK_SHAPE, _BLOCK_DIRECTION, _BLOCK_PRODUCT = 1.9, 0.4, 0.05
 class _Points(NamedTuple):
     """Pancakes in the order of a tree, float64."""
 
-    pancakes: Pancakes
+    gaussians: LocalGaussians
     tree: Tree
     points: np.ndarray  # (D, n)
     directions: np.ndarray  # (q, D, n)
@@ -46,9 +46,9 @@ class _Walk(NamedTuple):
 
 
 def log_densities_by_tree(
-    pancakes: Pancakes,
+    gaussians: LocalGaussians,
     query: np.ndarray,
-    grid: Grid,
+    grid: ShapeGrid,
     rtol: float,
     n_jobs: int | None = None,
     label: str | None = None,
@@ -57,11 +57,11 @@ def log_densities_by_tree(
 
     What is left out is at most rtol of a density, or half an eps.
     """
-    (n, n_features), m = pancakes.X.shape, len(query)
+    (n, n_features), m = gaussians.X.shape, len(query)
     if n_features > _MOST_FEATURES or min(n, m) < _FEWEST:
         return None
-    points = _in_order(pancakes, int(grid.counts[-1]), n_jobs)
-    shapes = [Grid(*shape) for shape in product(grid.counts[:, None], grid.noise[:, None])]
+    points = _in_order(gaussians, int(grid.counts[-1]), n_jobs)
+    shapes = [ShapeGrid(*shape) for shape in product(grid.counts[:, None], grid.noise[:, None])]
     log_rtol = np.log(max(rtol, float(np.finfo(query.dtype).eps) / 2))
     query = query.astype(np.float64, copy=False)
     if not _pays(points, shapes, query[:: max(_TRIAL, m // _TRIAL)], log_rtol, n_jobs):
@@ -83,24 +83,24 @@ def log_densities_by_tree(
     return logs.reshape(len(grid.counts), len(grid.noise), m) - np.log(n)
 
 
-def _in_order(pancakes: Pancakes, q: int, n_jobs: int | None) -> _Points:
+def _in_order(gaussians: LocalGaussians, q: int, n_jobs: int | None) -> _Points:
     """Return the pancakes with q of their directions in the order of their tree."""
-    tree = build_tree(pancakes.X.astype(np.float64, copy=False), _LEAF_SIZE, n_jobs)
-    directions = pancakes.directions[tree.order, :q].transpose(1, 2, 0)
+    tree = build_tree(gaussians.X.astype(np.float64, copy=False), _LEAF_SIZE, n_jobs)
+    directions = gaussians.directions[tree.order, :q].transpose(1, 2, 0)
     directions = np.ascontiguousarray(directions, np.float64)
     # The squares of what is along and across a direction v add up but for 1 - |v|² of the former.
     off = np.abs(1 - np.einsum("jkn,jkn->jn", directions, directions)).max(initial=0)
     return _Points(
-        pancakes, tree, np.ascontiguousarray(tree.rows.T), directions, slack=2 * float(off)
+        gaussians, tree, np.ascontiguousarray(tree.rows.T), directions, slack=2 * float(off)
     )
 
 
-def _walk(points: _Points, shape: Grid) -> _Walk:
+def _walk(points: _Points, shape: ShapeGrid) -> _Walk:
     """Return the tree for one shape."""
-    pancakes, tree, q = points.pancakes, points.tree, int(shape.counts[0])
-    found = shapes_of(pancakes, tree.order, shape, np.dtype(np.float64))
+    gaussians, tree, q = points.gaussians, points.tree, int(shape.counts[0])
+    found = shapes_of(gaussians, tree.order, shape, np.dtype(np.float64))
     log_tops = found.log_factors[:, 0, 0]
-    largest = pancakes.variances[tree.order, :q].max(axis=1, initial=0) + shape.noise[0]
+    largest = gaussians.variances[tree.order, :q].max(axis=1, initial=0) + shape.noise[0]
     inverse = np.ascontiguousarray(found.inverse[:, 0].T)
     leaves = Leaves(
         points.points, points.directions[:q], inverse, float(found.inverse_noise[0]), log_tops
@@ -108,13 +108,13 @@ def _walk(points: _Points, shape: Grid) -> _Walk:
     return _Walk(tree, leaves, bound_nodes(tree, log_tops, largest, points.slack))
 
 
-def _pair_cost(n_features: int, shape: Grid) -> float:
+def _pair_cost(n_features: int, shape: ShapeGrid) -> float:
     """Return what a pair in a leaf costs."""
     return _PAIR + _PRODUCT * 2 * n_features * (int(shape.counts[0]) + 1)
 
 
 def _pays(
-    points: _Points, shapes: list[Grid], trial: np.ndarray, log_rtol: float, n_jobs: int | None
+    points: _Points, shapes: list[ShapeGrid], trial: np.ndarray, log_rtol: float, n_jobs: int | None
 ) -> bool:
     """Return whether the tree promises less work than all pairs, by what a few queries count."""
     q, n_features, n = points.directions.shape

@@ -14,8 +14,8 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.gaussians.local_gaussians import Marginals, Sums, add_pairs, list_pairs
-from fastmetric.learn.manifold.covariance_grid import Block, Grid, empty_sums, shapes_of
-from fastmetric.learn.manifold.neighbourhood_pca import Pancakes
+from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, empty_sums, shapes_of
+from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.rows import whitened
 
 _NARROW = np.dtype(np.float32)  # in which marginals are multiplied
@@ -43,9 +43,9 @@ class Screen(NamedTuple):
 
 def make_screen(
     size: float,
-    pancakes: Pancakes,
+    gaussians: LocalGaussians,
     query: np.ndarray,
-    grid: Grid,
+    grid: ShapeGrid,
     rtol: float,
     n_jobs: int | None,
 ) -> Screen | None:
@@ -53,36 +53,36 @@ def make_screen(
 
     size: the largest |x|² + |x_i|², centred. A trial with a few queries and points decides.
     """
-    n, n_features = pancakes.X.shape
+    n, n_features = gaussians.X.shape
     m, q, width = len(query), int(grid.counts[-1]), query.itemsize / _NARROW.itemsize
     unscreened = width * (q + 1) * n_features
     several = len(grid.counts) * len(grid.noise) > 1
     if several or m < max(_TRIAL_QUERIES, n_features) or n * m * unscreened < _LEAST_WORK:
         return None
-    rounding = {d: _rounding(d, size, pancakes, grid) for d in _numbers_of_coordinates(n_features)}
+    rounding = {d: _rounding(d, size, gaussians, grid) for d in _numbers_of_coordinates(n_features)}
     if min(rounding.values()) > _MOST_ROUNDING:
         return None
     log_share = np.log(n / max(rtol, _LEFT_OUT[query.dtype]))
-    basis = _principal_directions(pancakes, grid)
+    basis = _principal_directions(gaussians, grid)
     trial = query[:: m // _TRIAL_QUERIES][:_TRIAL_QUERIES]
     points = np.arange(n)[:: max(1, n // _TRIAL_POINTS)][:_TRIAL_POINTS]
-    wanted, few = _coordinates(trial, pancakes, basis, n_jobs), max(1, n_features // 2)
-    known = _known_terms(pancakes, trial, grid, basis[:, :few], wanted[:, :few], n_jobs)
+    wanted, few = _coordinates(trial, gaussians, basis, n_jobs), max(1, n_features // 2)
+    known = _known_terms(gaussians, trial, grid, basis[:, :few], wanted[:, :few], n_jobs)
     best, least = 0, _WORTH * unscreened
     for d, lost in rounding.items():
         cost = (q + 1) * (d + _BOUND) + _MARGINAL * q * n_features * d / m
         if cost >= least:
             break
         screen = Screen(basis[:, :d], wanted[:, :d], known, lost + log_share)
-        found, _ = _listed(pancakes, points, grid, screen)
+        found, _ = _listed(gaussians, points, grid, screen)
         cost += _ALONE * len(found) / (len(trial) * len(points)) * unscreened
         if cost < least:
             best, least = d, cost
     if best == 0:
         return None
     basis = np.ascontiguousarray(basis[:, :best])
-    wanted = _coordinates(query, pancakes, basis, n_jobs)
-    known = _known_terms(pancakes, query, grid, basis, wanted, n_jobs)
+    wanted = _coordinates(query, gaussians, basis, n_jobs)
+    known = _known_terms(gaussians, query, grid, basis, wanted, n_jobs)
     return Screen(basis, wanted, known, rounding[best] + log_share)
 
 
@@ -92,41 +92,41 @@ def _numbers_of_coordinates(n_features: int) -> list[int]:
 
 
 def _coordinates(
-    rows: np.ndarray, pancakes: Pancakes, basis: np.ndarray, n_jobs: int | None
+    rows: np.ndarray, gaussians: LocalGaussians, basis: np.ndarray, n_jobs: int | None
 ) -> np.ndarray:
     """Return the coordinates of some rows in the basis (D, d), float32."""
-    return whitened(rows, pancakes.center, basis.T, n_jobs).astype(_NARROW, copy=False)
+    return whitened(rows, gaussians.center, basis.T, n_jobs).astype(_NARROW, copy=False)
 
 
-def _rounding(d: int, size: float, pancakes: Pancakes, grid: Grid) -> float:
+def _rounding(d: int, size: float, gaussians: LocalGaussians, grid: ShapeGrid) -> float:
     """Return by how many nats rounding moves a bound in d coordinates against a term, at most.
 
     By a bound for sums of d products in float32, and of D products in the precision of the data,
     in each of q directions; and by what float32 loses of the logs of variances.
     """
-    n_features, noise = pancakes.X.shape[1], float(grid.noise[0])
-    narrow, own = float(np.finfo(_NARROW).eps), float(np.finfo(pancakes.X.dtype).eps)
-    largest = float(pancakes.variances.max(initial=0)) + noise
+    n_features, noise = gaussians.X.shape[1], float(grid.noise[0])
+    narrow, own = float(np.finfo(_NARROW).eps), float(np.finfo(gaussians.X.dtype).eps)
+    largest = float(gaussians.variances.max(initial=0)) + noise
     logs = abs(np.log(2 * np.pi * largest)) + abs(np.log(2 * np.pi * noise))
     sums = 8 * np.sqrt(grid.counts[-1] + 1) * (narrow * (d + 4) + own * n_features)
     return float(sums * size / noise + 2 * narrow * n_features * logs)
 
 
-def _principal_directions(pancakes: Pancakes, grid: Grid) -> np.ndarray:
+def _principal_directions(gaussians: LocalGaussians, grid: ShapeGrid) -> np.ndarray:
     """Return a basis (D, D): principal directions of some of the points, the leading ones first.
 
     Any orthonormal one is right. Over the standard deviation of the noise.
     """
-    n, n_features = pancakes.X.shape
+    n, n_features = gaussians.X.shape
     sigma = np.sqrt(grid.noise[0])
-    some = (pancakes.X[:: max(1, n // (4 * n_features))] - pancakes.center) / sigma
+    some = (gaussians.X[:: max(1, n // (4 * n_features))] - gaussians.center) / sigma
     return np.ascontiguousarray(np.linalg.eigh(some.T @ some)[1][:, ::-1] / sigma)
 
 
 def _known_terms(
-    pancakes: Pancakes,
+    gaussians: LocalGaussians,
     query: np.ndarray,
-    grid: Grid,
+    grid: ShapeGrid,
     basis: np.ndarray,
     wanted: np.ndarray,
     n_jobs: int | None,
@@ -136,7 +136,7 @@ def _known_terms(
     The largest of those of the nearest point of every block, in the coordinates of the basis;
     `wanted` (m, d) are those of the queries.
     """
-    points = _coordinates(pancakes.X, pancakes, basis, n_jobs)
+    points = _coordinates(gaussians.X, gaussians, basis, n_jobs)
     half_norms = np.einsum("ij,ij->i", points, points) / 2
 
     def task(block: Block) -> np.ndarray:
@@ -146,7 +146,7 @@ def _known_terms(
         nearest += block.points.start
         sums = empty_sums(grid, len(places))
         every = np.arange(len(places))
-        _add_pairs(pancakes, query[block.rows], nearest, places, every, grid, sums)
+        _add_pairs(gaussians, query[block.rows], nearest, places, every, grid, sums)
         return sums.top[0, 0]
 
     (m, n), known = (len(query), len(points)), np.full(len(query), -np.inf)
@@ -161,22 +161,22 @@ def _known_terms(
 
 
 def _marginals(
-    pancakes: Pancakes, points: slice | np.ndarray, grid: Grid, basis: np.ndarray
+    gaussians: LocalGaussians, points: slice | np.ndarray, grid: ShapeGrid, basis: np.ndarray
 ) -> Marginals:
     """Return the marginals of some pancakes in the coordinates of the basis (D, d) [MAN-5].
 
     In float64: what rounding does to their directions is magnified by the size of a pancake.
     """
     q = int(grid.counts[-1])
-    centred = (pancakes.X[points] - pancakes.center).astype(np.float64, copy=False)
-    directions = pancakes.directions[points, :q].astype(np.float64, copy=False)
+    centred = (gaussians.X[points] - gaussians.center).astype(np.float64, copy=False)
+    directions = gaussians.directions[points, :q].astype(np.float64, copy=False)
     t, (n_features, d) = len(centred), basis.shape
     own = (centred @ basis)[:, None]
     along = (directions.reshape(t * q, n_features) @ basis).reshape(t, q, d)
-    along *= np.sqrt(pancakes.variances[points, :q, None].astype(np.float64, copy=False))
+    along *= np.sqrt(gaussians.variances[points, :q, None].astype(np.float64, copy=False))
     inner = np.eye(q) + along @ along.transpose(0, 2, 1)
     along = np.linalg.inv(np.linalg.cholesky(inner)) @ along
-    log_factors = shapes_of(pancakes, points, grid, _NARROW).log_factors[:, 0, 0]
+    log_factors = shapes_of(gaussians, points, grid, _NARROW).log_factors[:, 0, 0]
     return Marginals(
         np.concatenate([along, own], axis=1).astype(_NARROW),
         np.matmul(along, own.transpose(0, 2, 1))[:, :, 0].astype(_NARROW),
@@ -186,10 +186,10 @@ def _marginals(
 
 
 def _listed(
-    pancakes: Pancakes, points: slice | np.ndarray, grid: Grid, screen: Screen
+    gaussians: LocalGaussians, points: slice | np.ndarray, grid: ShapeGrid, screen: Screen
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs that matter: of points and of the screen's queries, by their place (p,)."""
-    marginals = _marginals(pancakes, points, grid, screen.basis)
+    marginals = _marginals(gaussians, points, grid, screen.basis)
     query, floors = screen.query, 2 * (screen.known - screen.margin)
     t, height, d = marginals.rows.shape
     products = marginals.rows.reshape(t * height, d) @ query.T
@@ -202,10 +202,10 @@ def _listed(
 
 
 def add_screened(
-    pancakes: Pancakes,
+    gaussians: LocalGaussians,
     query: np.ndarray,
     block: Block,
-    grid: Grid,
+    grid: ShapeGrid,
     sums: Sums,
     *,
     screen: Screen,
@@ -222,28 +222,28 @@ def add_screened(
         # What has been added may be larger than what was known before.
         known = np.maximum(screen.known[block.rows], sums.top[0, 0])
         own = screen._replace(query=coordinates, known=known)
-        rows, columns = _listed(pancakes, part, grid, own)
+        rows, columns = _listed(gaussians, part, grid, own)
         if len(rows) > _FEW_PAIRS * len(known) * (part.stop - first):
-            add_all(pancakes, query, Block(block.rows, part), grid, sums)
+            add_all(gaussians, query, Block(block.rows, part), grid, sums)
         else:
-            _add_pairs(pancakes, query[block.rows], part, rows, columns, grid, sums)
+            _add_pairs(gaussians, query[block.rows], part, rows, columns, grid, sums)
 
 
 def _add_pairs(
-    pancakes: Pancakes,
+    gaussians: LocalGaussians,
     query: np.ndarray,
     points: slice | np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
-    grid: Grid,
+    grid: ShapeGrid,
     sums: Sums,
 ) -> None:
     """Add the pairs of pancakes `points`[rows] and queries `columns` to the sums."""
     add_pairs(
         query,
-        pancakes.X[points],
-        pancakes.directions[points, : int(grid.counts[-1])],
-        shapes_of(pancakes, points, grid, query.dtype),
+        gaussians.X[points],
+        gaussians.directions[points, : int(grid.counts[-1])],
+        shapes_of(gaussians, points, grid, query.dtype),
         rows,
         columns,
         sums,

@@ -14,10 +14,10 @@ from fastmetric.core.gaussians.local_gaussians import (
     add_by_differences,
     add_by_products,
 )
-from fastmetric.learn.manifold.covariance_grid import Block, Grid, empty_sums, shapes_of
+from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, empty_sums, shapes_of
 from fastmetric.learn.manifold.gaussian_tree import log_densities_by_tree
 from fastmetric.learn.manifold.marginal_screening import add_screened, make_screen
-from fastmetric.learn.manifold.neighbourhood_pca import Pancakes
+from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 
 _FLOPS = 2e9  # of a block, some 50 ms
 _SLOWER = 8  # the rate of products, in that of differences
@@ -30,9 +30,9 @@ _HARMLESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-2}
 
 
 def log_densities(
-    pancakes: Pancakes,
+    gaussians: LocalGaussians,
     query: np.ndarray,
-    grid: Grid,
+    grid: ShapeGrid,
     rtol: float = 0.0,
     n_jobs: int | None = None,
     label: str | None = None,
@@ -41,23 +41,23 @@ def log_densities(
 
     query is in the precision of the points. `rtol`: the share of a density that may be left out.
     """
-    walked = log_densities_by_tree(pancakes, query, grid, rtol, n_jobs, label)
+    walked = log_densities_by_tree(gaussians, query, grid, rtol, n_jobs, label)
     if walked is not None:
         return walked
-    size = _largest_norm(query, pancakes.center) + _largest_norm(pancakes.X, pancakes.center)
+    size = _largest_norm(query, gaussians.center) + _largest_norm(gaussians.X, gaussians.center)
     add: Callable[..., None] = _add_by_differences
-    side, products = _QUERIES, _SLOWER * pancakes.X.shape[1]
+    side, products = _QUERIES, _SLOWER * gaussians.X.shape[1]
     if _products_are_harmless(size, query.dtype, grid):
-        add, products = _add_by_products, pancakes.X.shape[1]
-        screen = make_screen(size, pancakes, query, grid, rtol, n_jobs)
+        add, products = _add_by_products, gaussians.X.shape[1]
+        screen = make_screen(size, gaussians, query, grid, rtol, n_jobs)
         if screen is not None:
             add = partial(add_screened, screen=screen, add_all=add)
             side, products = _SCREENED, 2 * screen.basis.shape[1]
-    blocks = _blocks(len(query), len(pancakes.X), grid, side, products)
+    blocks = _blocks(len(query), len(gaussians.X), grid, side, products)
 
     def task(block: Block) -> np.ndarray:
         sums = empty_sums(grid, block.rows.stop - block.rows.start)
-        add(pancakes, query, block, grid, sums)
+        add(gaussians, query, block, grid, sums)
         with np.errstate(divide="ignore"):  # a term below the smallest number is no term
             return sums.top + np.log(sums.total)
 
@@ -66,10 +66,10 @@ def log_densities(
     for block, part in zip(blocks, parts, strict=True):
         rows = logs[:, :, block.rows]
         np.logaddexp(rows, part, out=rows)
-    return logs - np.log(len(pancakes.X))
+    return logs - np.log(len(gaussians.X))
 
 
-def _products_are_harmless(size: float, dtype: np.dtype, grid: Grid) -> bool:
+def _products_are_harmless(size: float, dtype: np.dtype, grid: ShapeGrid) -> bool:
     """Return whether the rounding of products is too small to matter.
 
     |x|² - 2 x . x_i + |x_i|² is off by about eps (|x|² + |x_i|²), and is divided by the noise;
@@ -90,7 +90,7 @@ def _largest_norm(X: np.ndarray, center: np.ndarray) -> float:
     return largest
 
 
-def _blocks(m: int, n: int, grid: Grid, side: int, products: int) -> list[Block]:
+def _blocks(m: int, n: int, grid: ShapeGrid, side: int, products: int) -> list[Block]:
     """Return the blocks, query range by query range of `side` at most.
 
     A pair costs `products` in each direction, and a term for each shape.
@@ -107,13 +107,13 @@ def _blocks(m: int, n: int, grid: Grid, side: int, products: int) -> list[Block]
 
 
 def _tiles(
-    pancakes: Pancakes, query: np.ndarray, points: slice, q: int, dtype: np.dtype
+    gaussians: LocalGaussians, query: np.ndarray, points: slice, q: int, dtype: np.dtype
 ) -> Iterator[tuple[slice, Products]]:
     """Yield ranges of the points with their products with the queries (m, D), in `dtype`.
 
     The arrays of one tile are those of the next.
     """
-    query = (query - pancakes.center).astype(dtype, copy=False)
+    query = (query - gaussians.center).astype(dtype, copy=False)
     query_norms = np.einsum("ij,ij->i", query, query)
     step = max(1, _TILE // max(q, 1))
     projections = np.empty((step * q, len(query)), dtype)
@@ -121,15 +121,15 @@ def _tiles(
     for first in range(points.start, points.stop, step):
         part = slice(first, min(first + step, points.stop))
         t = part.stop - part.start
-        X = (pancakes.X[part] - pancakes.center).astype(dtype, copy=False)
-        directions = pancakes.directions[part, :q].astype(dtype, copy=False)
+        X = (gaussians.X[part] - gaussians.center).astype(dtype, copy=False)
+        directions = gaussians.directions[part, :q].astype(dtype, copy=False)
         flat = directions.reshape(t * q, X.shape[1])
         yield (
             part,
             Products(
                 np.matmul(X, query.T, out=products[:t]),
                 np.matmul(flat, query.T, out=projections[: t * q]),
-                pancakes.offsets[part, :q].astype(dtype, copy=False),
+                gaussians.offsets[part, :q].astype(dtype, copy=False),
                 np.einsum("ij,ij->i", X, X),
                 query_norms,
             ),
@@ -137,23 +137,23 @@ def _tiles(
 
 
 def _add_by_products(
-    pancakes: Pancakes, query: np.ndarray, block: Block, grid: Grid, sums: Sums
+    gaussians: LocalGaussians, query: np.ndarray, block: Block, grid: ShapeGrid, sums: Sums
 ) -> None:
     """Add the pancakes of a block to the sums at its queries, by matrix products."""
     dtype, q = query.dtype, int(grid.counts[-1])
-    for part, products in _tiles(pancakes, query[block.rows], block.points, q, dtype):
-        add_by_products(products, shapes_of(pancakes, part, grid, dtype), grid.counts, sums)
+    for part, products in _tiles(gaussians, query[block.rows], block.points, q, dtype):
+        add_by_products(products, shapes_of(gaussians, part, grid, dtype), grid.counts, sums)
 
 
 def _add_by_differences(
-    pancakes: Pancakes, query: np.ndarray, block: Block, grid: Grid, sums: Sums
+    gaussians: LocalGaussians, query: np.ndarray, block: Block, grid: ShapeGrid, sums: Sums
 ) -> None:
     """Add the pancakes of a block to the sums at its queries, by differences."""
     add_by_differences(
         np.ascontiguousarray(query[block.rows].T),
-        pancakes.X[block.points],
-        pancakes.directions[block.points],
-        shapes_of(pancakes, block.points, grid, np.dtype(np.float64)),
+        gaussians.X[block.points],
+        gaussians.directions[block.points],
+        shapes_of(gaussians, block.points, grid, np.dtype(np.float64)),
         grid.counts,
         sums,
     )

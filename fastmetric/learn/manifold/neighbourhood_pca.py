@@ -18,7 +18,7 @@ _SHARPEST = -2.0  # log weight of the farthest neighbour of a soft neighbourhood
 _SMALLEST_SHARE = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-8}
 
 
-class Pancakes(NamedTuple):
+class LocalGaussians(NamedTuple):
     """Gaussians around n points, by their q leading directions; what noise adds comes later."""
 
     X: np.ndarray  # (n, D)
@@ -28,7 +28,7 @@ class Pancakes(NamedTuple):
     offsets: np.ndarray  # (n, q), directions times X - center
 
 
-class Neighborhood(NamedTuple):
+class Neighbourhood(NamedTuple):
     """Who counts as a neighbour, and how much."""
 
     n_neighbors: int
@@ -36,13 +36,13 @@ class Neighborhood(NamedTuple):
     bandwidth: float | None = None  # of soft weights
 
 
-def local_pca(
+def neighbourhood_pca(
     X: np.ndarray,
     q: int,
-    neighborhood: Neighborhood,
+    neighborhood: Neighbourhood,
     n_jobs: int | None = None,
     label: str | None = None,
-) -> Pancakes:
+) -> LocalGaussians:
     """Return the q leading directions of the neighbourhood of every point of X (n, D), n >= 2.
 
     At most as many as there are other points, features and neighbours.
@@ -54,7 +54,7 @@ def local_pca(
     directions = np.empty((n, q, n_features), X.dtype)
     variances, offsets = np.empty((n, q), X.dtype), np.empty((n, q), X.dtype)
     if q == 0:
-        return Pancakes(X, center, directions, variances, offsets)
+        return LocalGaussians(X, center, directions, variances, offsets)
     search = others(X, k, n_jobs)
     step, most = max(1, _VALUES // (k * n_features)), _rows_of_a_block(k, n_features)
 
@@ -72,7 +72,7 @@ def local_pca(
 
     for _ in engine.run(task, search.blocks(most), n_jobs=n_jobs, label=label):
         pass
-    return Pancakes(X, center, directions, variances, offsets)
+    return LocalGaussians(X, center, directions, variances, offsets)
 
 
 def _rows_of_a_block(k: int, n_features: int) -> int:
@@ -81,7 +81,7 @@ def _rows_of_a_block(k: int, n_features: int) -> int:
     return max(1, int(_FLOPS / (2 * k * n_features * side + 10 * side**3)))
 
 
-def _root_weights(gaps: np.ndarray, neighborhood: Neighborhood) -> np.ndarray:
+def _root_weights(gaps: np.ndarray, neighborhood: Neighbourhood) -> np.ndarray:
     """Return the roots of the neighbours' weights, which add up to 1, for gaps (b, k, D)."""
     k = gaps.shape[1]
     if not neighborhood.soft:

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from fastmetric import engine
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
-from fastmetric.learn.modes.trajectories import MEET, Ends, Steps, climb
+from fastmetric.learn.modes.trajectories import MEET, Ends, Steps, follow
 
 _ROUGH = 10  # times rtol: a shorter step by approximate sums is noise
 _PROBE = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}  # bandwidths, for differences
@@ -21,7 +21,7 @@ _BLOCK, _SUBSPACE = 8, 4  # directions that are looked along at once, and how of
 _COORDINATES = 4_000_000  # of points that are looked at at once
 
 
-class Climb(NamedTuple):
+class SearchSettings(NamedTuple):
     """How to climb, and when to stop."""
 
     rtol: float  # of the sums on the way
@@ -40,7 +40,7 @@ class Modes(NamedTuple):
     n_iter: int
 
 
-def find_modes(sums: KernelSums, starts: np.ndarray, how: Climb) -> Modes:
+def find_modes(sums: KernelSums, starts: np.ndarray, how: SearchSettings) -> Modes:
     """Return the modes that `starts` (m, d) climb to.
 
     By sums within `rtol` first, from where these end by exact ones; a saddle is left along its
@@ -59,16 +59,16 @@ def find_modes(sums: KernelSums, starts: np.ndarray, how: Climb) -> Modes:
 
     ends = _at_start(starts)
     if how.rtol > 0:
-        coarse = max(tol, _ROUGH * how.rtol)
-        ends = climb(within_rtol, starts, h, tol=coarse, max_iter=how.max_iter)
-    ends = _on(ends, climb(exact, ends.points, h, tol=tol, max_iter=max(1, _left(ends, how))))
+        in_float32 = max(tol, _ROUGH * how.rtol)
+        ends = follow(within_rtol, starts, h, tol=in_float32, max_iter=how.max_iter)
+    ends = _on(ends, follow(exact, ends.points, h, tol=tol, max_iter=max(1, _left(ends, how))))
     saddles, nudged = _off_saddles(exact, ends, h, rounding)
     for _ in range(_ROUNDS):
         if not saddles.size or not _left(ends, how):
             break
         points = ends.points.copy()
         points[saddles] = nudged
-        ends = _on(ends, climb(exact, points, h, tol=tol, max_iter=_left(ends, how)))
+        ends = _on(ends, follow(exact, points, h, tol=tol, max_iter=_left(ends, how)))
         saddles, nudged = _off_saddles(exact, ends, h, rounding)
     modes, mode_of_end = _united(ends, MEET * h)
     n_left = int(np.sum((ends.steps[modes] > tol * h) | np.isin(modes, saddles)))
@@ -105,7 +105,7 @@ def _on(before: Ends, after: Ends) -> Ends:
     )
 
 
-def _left(ends: Ends, how: Climb) -> int:
+def _left(ends: Ends, how: SearchSettings) -> int:
     """Return the number of steps that may still be taken."""
     return max(0, how.max_iter - ends.n_iter)
 

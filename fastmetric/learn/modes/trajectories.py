@@ -33,9 +33,9 @@ class Ends(NamedTuple):
     n_iter: int
 
 
-def climb(steps_at: Steps, starts: np.ndarray, h: float, *, tol: float, max_iter: int) -> Ends:
+def follow(steps_at: Steps, starts: np.ndarray, h: float, *, tol: float, max_iter: int) -> Ends:
     """Climb from `starts` (m, d) until the steps are at most `tol` h long."""
-    climbers, n_iter = _Climbers(starts, h), 0
+    climbers, n_iter = _Trajectories(starts, h), 0
     climbers.meet()
     while n_iter < max_iter and climbers.under_way().size:
         climbers.move(steps_at, tol)
@@ -46,7 +46,7 @@ def climb(steps_at: Steps, starts: np.ndarray, h: float, *, tol: float, max_iter
     return Ends(climbers.places[kept], climbers.log_sums[kept], lengths, of_starts, n_iter)
 
 
-class _Climbers:
+class _Trajectories:
     """Trajectories, one row each; a row whose head is another one goes along with that.
 
     `places` are where the density was looked at last and had not fallen, `steps` the steps of mean
@@ -62,7 +62,7 @@ class _Climbers:
         # The last moves and what they did to the step, the latest first; 0: none yet.
         self.moves = np.zeros((m, min(d, _MEMORY), d))
         self.changes = np.zeros(self.moves.shape)
-        self.trail = _Trail(starts.min(axis=0), MEET * h)
+        self.trail = _VisitedCells(starts.min(axis=0), MEET * h)
 
     def under_way(self) -> np.ndarray:
         """Return the rows that go on, each for itself."""
@@ -106,7 +106,7 @@ class _Climbers:
         past[rows] = np.concatenate([latest[:, None], past[rows, :-1]], axis=1)
 
 
-class _Trail:
+class _VisitedCells:
     """The cells where trajectories have been, by their sorted keys, and who came first."""
 
     def __init__(self, origin: np.ndarray, side: float) -> None:

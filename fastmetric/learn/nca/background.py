@@ -73,7 +73,7 @@ class Background:
             pass
         return logs
 
-    def scatter(self, chosen: np.ndarray, strengths: np.ndarray) -> np.ndarray:
+    def gradient(self, chosen: np.ndarray, strengths: np.ndarray) -> np.ndarray:
         """Return U (n, d) of the rows `chosen` with strengths q (m, C) [CCK-8]."""
         n, d = self.Z.shape
         U = np.zeros((n, d))

@@ -20,7 +20,7 @@ from fastmetric.learn.kernel_sums.kernel_table import log_volume
 KERNELS = ("gaussian", "biweight")
 
 
-class Factors(NamedTuple):
+class ClassWeights(NamedTuple):
     """What counts for how much, per class (C,)."""
 
     weights: np.ndarray  # a kernel; the largest is 1
@@ -56,19 +56,19 @@ class Mixture(NamedTuple):
         """Return the share of the background in each class (C,)."""
         return 1 / (sizes + 1) if self.beta is None else self.beta
 
-    def factors(self, sizes: np.ndarray, d: int) -> Factors:
+    def class_weights(self, sizes: np.ndarray, d: int) -> ClassWeights:
         """Return the factors for classes of the given sizes (C,) in R^d."""
         sizes = sizes.astype(np.float64)
         if self.priors is None and not self.background:
-            return Factors(np.ones(len(sizes)), np.ones(len(sizes)), None)
+            return ClassWeights(np.ones(len(sizes)), np.ones(len(sizes)), None)
         priors = sizes if self.priors is None else self.priors
         own = sizes / np.maximum(sizes - 1, 1)
         if not self.background:
-            return Factors(_over_largest(priors / sizes), own, None)
+            return ClassWeights(_over_largest(priors / sizes), own, None)
         beta = self.shares(sizes)
         weights = priors * (1 - beta) / sizes
         log_background = np.log(priors) + np.log(beta) - np.log(weights.max())
-        return Factors(_over_largest(weights), own, log_background + self.log_kernel_volume(d))
+        return ClassWeights(_over_largest(weights), own, log_background + self.log_kernel_volume(d))
 
     def log_kernel_volume(self, d: int) -> float:
         """Return the log of the kernel's integral over R^d; the Gaussian is exp(-s) here."""

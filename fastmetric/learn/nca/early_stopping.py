@@ -12,7 +12,7 @@ from fastmetric.learn.rows import project
 _PATIENCE = 10  # iterations without a better score
 
 
-def held_out(
+def hold_out(
     rows: np.ndarray, y: np.ndarray, fraction: float, rng: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows to learn from and those held out, the same share of every class.
@@ -28,8 +28,8 @@ def held_out(
     wanted = np.minimum(np.floor(fraction * sizes + 0.5), sizes - 1)
     if not wanted.any() and sizes.max() > 1:
         wanted[sizes.argmax()] = 1
-    kept = rank < wanted[numbers]
-    return np.sort(shuffled[~kept]), np.sort(shuffled[kept])
+    held_out = rank < wanted[numbers]
+    return np.sort(shuffled[~held_out]), np.sort(shuffled[held_out])
 
 
 class Validation:

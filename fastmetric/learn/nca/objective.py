@@ -18,21 +18,21 @@ from fastmetric.core.kernels import BIWEIGHT, GAUSSIAN
 from fastmetric.core.pairs.cell_list import COORDINATES
 from fastmetric.core.pairs.pair_tiles import make_points
 from fastmetric.learn.nca.background import Background
-from fastmetric.learn.nca.class_weights import Factors, Mixture
+from fastmetric.learn.nca.class_weights import ClassWeights, Mixture
 from fastmetric.learn.pair_sums.all_pairs import (
-    AllPairs,
     Classes,
     ClassSums,
     RowPairs,
-    mostly_faint,
+    SymmetricPairs,
+    mostly_underflowed,
 )
-from fastmetric.learn.pair_sums.class_trees import Forest
-from fastmetric.learn.pair_sums.cutoff_grid import InReach
+from fastmetric.learn.pair_sums.class_trees import ClassTrees
+from fastmetric.learn.pair_sums.cutoff_grid import CutoffGrid
 from fastmetric.learn.rows import column_means, cross_product, project
 
 # Where "auto" looks at trees at all: rows, dimensions, and rows a class.
 _TREES_FROM, _TREES_TO, _PER_CLASS = 5000, 12, 50
-_LANES_FROM = 500  # rows from which on "auto" looks at lanes
+_CUTOFF_FROM = 500  # rows from which on "auto" looks at lanes
 _LIGHTEST = 1e-20  # with smaller weights, what rows pull with would overflow in float32
 
 
@@ -136,27 +136,27 @@ class Objective:
         with engine.one_thread_blas():
             Z = self.project(A)
             chosen, counts = self._chosen(rows)
-            factors = mixture.factors(self.classes.sizes, Z.shape[1])
-            way = self._way(Z, factors, None if rows is None else chosen)
+            class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
+            way = self._way(Z, class_weights, None if rows is None else chosen)
             sums = way.log_sums(label)
             background = None
             densities = np.empty((len(chosen), 0))
-            if factors.log_background is not None:
+            if class_weights.log_background is not None:
                 background = Background(Z, self.classes.offsets, self.n_jobs)
-                densities = background.log_densities(Z[chosen]) + factors.log_background
+                densities = background.log_densities(Z[chosen]) + class_weights.log_background
             y = self.y[chosen]
-            terms = _row_terms(sums.own, sums.other, densities, y, factors)
+            terms = _row_terms(sums.own, sums.other, densities, y, class_weights)
             p_own, p_other, log_total = terms.probabilities()
-            own_pull = -counts * factors.own[y] * p_other
-            U = way.scatter(log_total, own_pull, counts * p_own, label)
+            own_weights = -counts * class_weights.own[y] * p_other
+            U = way.gradient(log_total, own_weights, counts * p_own, label)
             if background is not None:
                 strengths = np.exp(densities - log_total[:, None])
                 strengths *= -(counts * p_own)[:, None]
                 at = np.arange(len(y)), y
                 strengths[at] = counts * p_other * np.exp(densities[at] - log_total)
-                U += background.scatter(chosen, strengths)
+                U += background.gradient(chosen, strengths)
             gradient = self._gradient(U)
-        error_bound = _error_bound(sums, densities, y, factors, p_own, counts)
+        error_bound = _error_bound(sums, densities, y, class_weights, p_own, counts)
         beta_slope = 0.0
         if background is not None:
             beta_slope = _beta_slope(terms, counts, mixture.shares(self.classes.sizes)[0])
@@ -179,42 +179,48 @@ class Objective:
         return cross_product(unsorted, self.X, self.center, self.n_jobs)
 
     def _way(
-        self, Z: np.ndarray, factors: Factors, chosen: np.ndarray | None
-    ) -> AllPairs | RowPairs | Forest | InReach:
+        self, Z: np.ndarray, class_weights: ClassWeights, chosen: np.ndarray | None
+    ) -> SymmetricPairs | RowPairs | ClassTrees | CutoffGrid:
         """Return how to sum: over trees, what is in reach or all pairs; "auto" goes by counts."""
         (n, d), code = Z.shape, self.mixture.code
-        weights = factors.weights[self.y]
+        weights = class_weights.weights[self.y]
         if weights.min() < _LIGHTEST:
             Z = Z.astype(np.float64)
         m = n if chosen is None else len(chosen)
-        by_lanes = code == BIWEIGHT and d <= len(COORDINATES)
-        if by_lanes:
-            small = m < _LANES_FROM
+        by_cutoff = code == BIWEIGHT and d <= len(COORDINATES)
+        if by_cutoff:
+            small = m < _CUTOFF_FROM
         else:
             # Trees of all points have to be worth their growing.
             small = min(n, 4 * m) < _TREES_FROM or d > _TREES_TO
             small |= n < _PER_CLASS * len(self.classes.sizes)
         if self.method == "tree" or (self.method == "auto" and not small):
-            way: Forest | InReach
-            if by_lanes:
-                way = InReach(Z, self.classes, weights, chosen, self.n_jobs)
+            way: ClassTrees | CutoffGrid
+            if by_cutoff:
+                way = CutoffGrid(Z, self.classes, weights, chosen, self.n_jobs)
             else:
-                way = Forest(Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol)
+                way = ClassTrees(
+                    Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol
+                )
             if self.method == "tree" or way.pays():
                 return way
         points = make_points(Z, weights)
         if chosen is not None:
             return RowPairs(points, self.classes, chosen, code, self.n_jobs)
-        if code == GAUSSIAN and mostly_faint(points, self.n_jobs):
+        if code == GAUSSIAN and mostly_underflowed(points, self.n_jobs):
             return RowPairs(points, self.classes, np.arange(n), code, self.n_jobs)
-        return AllPairs(points, self.classes, code, self.n_jobs)
+        return SymmetricPairs(points, self.classes, code, self.n_jobs)
 
 
 def _row_terms(
-    own: np.ndarray, other: np.ndarray, densities: np.ndarray, y: np.ndarray, factors: Factors
+    own: np.ndarray,
+    other: np.ndarray,
+    densities: np.ndarray,
+    y: np.ndarray,
+    class_weights: ClassWeights,
 ) -> _RowTerms:
     """Return the terms of rows of classes y (m,) from their sums and densities (m, C or 0)."""
-    own = own + np.log(factors.own)[y]
+    own = own + np.log(class_weights.own)[y]
     if not densities.size:
         return _RowTerms(own, other)
     at = np.arange(len(y)), y
@@ -236,7 +242,7 @@ def _error_bound(
     sums: ClassSums,
     densities: np.ndarray,
     y: np.ndarray,
-    factors: Factors,
+    class_weights: ClassWeights,
     p_own: np.ndarray,
     counts: np.ndarray,
 ) -> float:
@@ -245,9 +251,9 @@ def _error_bound(
         return 0.0
     # P is largest with the own class at its upper and the others at their lower bound.
     lowest, highest = (
-        _row_terms(sums.own_ends[k], sums.other_ends[1 - k], densities, y, factors).probabilities()[
-            0
-        ]
+        _row_terms(
+            sums.own_ends[k], sums.other_ends[1 - k], densities, y, class_weights
+        ).probabilities()[0]
         for k in (0, 1)
     )
     return float(counts @ np.maximum(p_own - lowest, highest - p_own))

@@ -25,7 +25,7 @@ class Value(NamedTuple):
     evaluation: Evaluation
 
 
-class Target:
+class PenalisedObjective:
     """The penalised objective of maps of one shape."""
 
     def __init__(self, shape: tuple[int, int], alpha: np.ndarray, learns_beta: bool) -> None:

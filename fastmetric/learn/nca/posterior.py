@@ -43,7 +43,7 @@ class Posterior:
         self._offsets = np.unique(offsets)
         mixture, sizes = mixture.of_classes(self._present), sizes[self._present]
         self._priors = sizes if mixture.priors is None else mixture.priors
-        self._factors = mixture.factors(sizes, reference.shape[1])
+        self._class_weights = mixture.class_weights(sizes, reference.shape[1])
 
     def __call__(
         self, query: np.ndarray, label: str | None = None
@@ -54,7 +54,7 @@ class Posterior:
         """
         add_sums = self._by_trees() if self._trees(len(query)) else self._by_pairs
         background = None
-        if self._factors.log_background is not None:
+        if self._class_weights.log_background is not None:
             background = Background(self.reference, self._offsets, self.n_jobs)
         step = max(256, _CHUNK_VALUES // self.n_classes)
         for first in range(0, len(query), step):
@@ -62,7 +62,7 @@ class Posterior:
             logs = add_sums(query[rows], label)
             if background is not None:
                 densities = background.log_densities(query[rows])
-                logs = np.logaddexp(logs, densities + self._factors.log_background)
+                logs = np.logaddexp(logs, densities + self._class_weights.log_background)
             logs[np.isneginf(logs).all(axis=1)] = np.log(self._priors)
             posterior = np.zeros((len(logs), self.n_classes))
             posterior[:, self._present] = softmax(logs, axis=1)
@@ -77,7 +77,7 @@ class Posterior:
 
     def _by_pairs(self, query: np.ndarray, label: str | None) -> np.ndarray:
         """Return the logs of the weighted class sums (m, C present) over all pairs."""
-        weights = np.repeat(self._factors.weights, np.diff(self._offsets))
+        weights = np.repeat(self._class_weights.weights, np.diff(self._offsets))
         ref, some = make_points(self.reference, weights), make_points(query)
         blocks = row_blocks(some.size, ref.size, query.shape[1])
         logs = np.full((some.size, len(self._present)), -np.inf)
@@ -105,7 +105,7 @@ class Posterior:
             )
             for a, b in pairwise(self._offsets)
         ]
-        log_weights = np.log(self._factors.weights)
+        log_weights = np.log(self._class_weights.weights)
 
         def log_sums(query: np.ndarray, label: str | None) -> np.ndarray:
             columns = [

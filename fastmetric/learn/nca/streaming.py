@@ -7,7 +7,7 @@ from copy import copy
 import numpy as np
 
 from fastmetric.learn.nca.objective import Objective
-from fastmetric.learn.nca.penalised import Target, Value
+from fastmetric.learn.nca.penalised import PenalisedObjective, Value
 from fastmetric.learn.optim.lbfgs import Outcome, Recorder
 from fastmetric.learn.optim.step_rule import Ascent, online_scale, summary
 
@@ -25,17 +25,17 @@ def learn(
     `ascent` is the memory of earlier passes; a copy is returned, brought up to date. A share of
     background stays what it is.
     """
-    target = Target(A.shape, np.full(len(A), alpha), learns_beta=False)
-    theta, units = A.flatten(), target.units(problem)
+    penalised = PenalisedObjective(A.shape, np.full(len(A), alpha), learns_beta=False)
+    theta, units = A.flatten(), penalised.units(problem)
     # A copy: a pass that is interrupted leaves no trace.
     ascent = Ascent(A, units) if ascent is None else copy(ascent)
     ascent.set_units(units)
-    recorder = Recorder(target, lambda step: None)
+    recorder = Recorder(penalised, lambda step: None)
     figures: list[tuple[int, Value]] = []
     n = len(problem.X)
     for first in range(seen, n, batch_size):
         rows = np.arange(first, min(first + batch_size, n))
-        found = target.evaluate(problem, theta, rows=rows, share=len(rows) / n)
+        found = penalised.evaluate(problem, theta, rows=rows, share=len(rows) / n)
         recorder.evaluations += 1
         figures.append((len(rows), found))
         if not recorder.steps:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import svd
 
 from fastmetric.learn.nca.objective import Objective
-from fastmetric.learn.nca.penalised import Target, Value
+from fastmetric.learn.nca.penalised import PenalisedObjective, Value
 from fastmetric.learn.optim.lbfgs import Outcome, Step, lbfgs
 from fastmetric.learn.optim.row_batches import make_batches, random_batches
 from fastmetric.learn.optim.step_rule import Batch, ascend
@@ -121,17 +121,17 @@ class Trainer:
     ) -> Outcome:
         """Return a run of the solver with a penalty for each row of A."""
         settings = self.settings
-        target = Target(A.shape, alpha, settings.learns_beta)
-        theta = target.parameters(A, BETA_START)
+        penalised = PenalisedObjective(A.shape, alpha, settings.learns_beta)
+        theta = penalised.parameters(A, BETA_START)
         if settings.solver == "lbfgs":
 
             def evaluate(theta: np.ndarray, n_iter: int) -> Value:
                 label = f"iteration {n_iter}" if settings.verbose else None
-                return target.evaluate(self.problem, theta, label=label)
+                return penalised.evaluate(self.problem, theta, label=label)
 
             return lbfgs(
                 evaluate,
-                target,
+                penalised,
                 theta,
                 rows=len(self.problem.X),
                 max_iter=max_iter,
@@ -140,28 +140,28 @@ class Trainer:
             )
         make = self._row_batch if settings.solver == "stochastic" else self._own_batch
         return ascend(
-            partial(make, target),
-            target,
+            partial(make, penalised),
+            penalised,
             theta,
-            target.units(self.problem),
+            penalised.units(self.problem),
             steps=_STEPS[settings.solver],
             max_iter=max_iter,
             on_step=on_step,
         )
 
-    def _row_batch(self, target: Target, theta: np.ndarray) -> Batch:
+    def _row_batch(self, penalised: PenalisedObjective, theta: np.ndarray) -> Batch:
         """Return some rows against all points, n / m times which is an unbiased sum."""
         if not self._waiting:
             self._waiting = random_batches(len(self.problem.X), self.settings.batch_size, self.rng)
         rows = self._waiting.pop()
         share = len(rows) / len(self.problem.X)
-        return Batch(len(rows), partial(target.evaluate, self.problem, rows=rows, share=share))
+        return Batch(len(rows), partial(penalised.evaluate, self.problem, rows=rows, share=share))
 
-    def _own_batch(self, target: Target, theta: np.ndarray) -> Batch:
+    def _own_batch(self, penalised: PenalisedObjective, theta: np.ndarray) -> Batch:
         """Return some rows against each other; batches are made anew for every sweep."""
         labels, settings = self.problem.labels, self.settings
         if not self._waiting:
-            A = target.split(theta)[0]
+            A = penalised.split(theta)[0]
             batches = make_batches(
                 settings.batches,
                 len(labels),
@@ -175,7 +175,7 @@ class Trainer:
         rows = self._waiting.pop()
         share = len(rows) / len(labels)
         part = self.problem.restricted(rows)
-        return Batch(len(rows), partial(target.evaluate, part, share=share))
+        return Batch(len(rows), partial(penalised.evaluate, part, share=share))
 
 
 def annealing_rows(d: int, n_features: int) -> int:

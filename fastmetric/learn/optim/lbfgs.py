@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from fastmetric.learn.nca.objective import Evaluation
-from fastmetric.learn.nca.penalised import Target, Value
+from fastmetric.learn.nca.penalised import PenalisedObjective, Value
 
 
 class Step(NamedTuple):
@@ -57,8 +57,8 @@ class Outcome(NamedTuple):
 class Recorder:
     """Keeps the steps of a solver and its clock; `on_step` is told of each one after the start."""
 
-    def __init__(self, target: Target, on_step: Callable[[Step], None]) -> None:
-        self.target, self.on_step = target, on_step
+    def __init__(self, penalised: PenalisedObjective, on_step: Callable[[Step], None]) -> None:
+        self.penalised, self.on_step = penalised, on_step
         self.began, self.evaluations = time.perf_counter(), 0
         self.steps: list[Step] = []
 
@@ -66,7 +66,7 @@ class Recorder:
         self, theta: np.ndarray, evaluation: Evaluation, rows: float, gradient: np.ndarray
     ) -> Step:
         """Return a step from an evaluation over so many rows, not kept yet."""
-        A, beta = self.target.split(theta)
+        A, beta = self.penalised.split(theta)
         return Step(
             len(self.steps),
             A,
@@ -98,7 +98,7 @@ class Recorder:
 
 def lbfgs(
     evaluate: Callable[[np.ndarray, int], Value],
-    target: Target,
+    penalised: PenalisedObjective,
     theta: np.ndarray,
     *,
     rows: int,
@@ -112,7 +112,7 @@ def lbfgs(
     falls below it. A StopIteration from `on_step` ends it too. Ctrl-C ends it at the last
     accepted step, if there is one after the start.
     """
-    recorder = Recorder(target, on_step)
+    recorder = Recorder(penalised, on_step)
     latest: list[Step] = []
     stopped = False
 

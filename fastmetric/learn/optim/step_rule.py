@@ -4,9 +4,9 @@ The gradient of a batch is smoothed over about ten steps, and divided by its own
 of the mean square of its entries, smoothed over about a hundred. What is left is a direction; the
 length of a step is a small share of the size of the map, and falls to zero along half a cosine.
 All of it in units in which every feature has variance one, a penalty counted as variance too
-(`Target.units`). So, but for the penalty, the steps do not depend on the units of the features, on
-the number of rows or on the scale of the objective, and the end is as quiet as an average of
-iterates would be.
+(`PenalisedObjective.units`). Up to the penalty, the steps therefore do not depend on the units of
+the features, on the number of rows or on the scale of the objective, and the end is as quiet as an
+average of iterates would be.
 
 One size for the whole gradient, not one for each entry as in Adam: features that hardly vary
 would be moved as far as those that carry the classes.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric.learn.nca.objective import Evaluation
-from fastmetric.learn.nca.penalised import Target, Value
+from fastmetric.learn.nca.penalised import PenalisedObjective, Value
 from fastmetric.learn.optim.lbfgs import Outcome, Recorder, Step
 
 RATE = 0.1  # of the size of the map that the steps begin with, in the first one
@@ -74,7 +74,7 @@ def online_scale(count: int) -> float:
 
 def ascend(
     next_batch: Callable[[np.ndarray], Batch],
-    target: Target,
+    penalised: PenalisedObjective,
     theta: np.ndarray,
     units: np.ndarray,
     *,
@@ -87,8 +87,8 @@ def ascend(
     A StopIteration from `on_step` ends the run, and so does Ctrl-C, at the last iteration.
     The figures of an iteration are means over its batches, taken before each step.
     """
-    recorder = Recorder(target, on_step)
-    A = target.split(theta)[0]
+    recorder = Recorder(penalised, on_step)
+    A = penalised.split(theta)[0]
     # The logit of the background's share goes by itself, as if it were a map of one entry.
     by_map, by_share = Ascent(A, units), Ascent(np.full((1, 1), _SHARE_LENGTH), np.ones((1, 1)))
     try:
@@ -105,7 +105,7 @@ def ascend(
                 scale = (1 + np.cos(np.pi * progress)) / 2
                 slope = found.gradient
                 moved = [by_map.move(theta[: A.size], slope[: A.size], scale)]
-                if target.learns_beta:
+                if penalised.learns_beta:
                     moved.append(by_share.move(theta[A.size :], slope[A.size :], scale))
                 theta = np.concatenate(moved)
             if recorder.keep(summary(recorder, theta, seen)):

@@ -1,7 +1,7 @@
 """Class sums and their scatter over all pairs: of chosen rows, or of all rows at once.
 
 Both ways offer the same two passes: `log_sums`, the logs of a row's sums of weighted kernels
-over its own class and over the others, and `scatter`, U of [CCK-6].
+over its own class and over the others, and `gradient`, U of [CCK-6].
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pairs import dense_pairs
-from fastmetric.core.pairs.pair_tiles import Points, add_pulls, make_points, no_pulls, pulled
+from fastmetric.core.pairs.pair_tiles import (
+    Points,
+    add_gradient,
+    empty_gradient,
+    gradient_rows,
+    make_points,
+)
 from fastmetric.core.pairs.partition import row_blocks, symmetric_blocks
 
 # A sum of unshifted kernels below this has lost digits to underflow: such a row is faint,
 # and done relative to its nearest neighbour.
-_FAINT = {np.dtype(np.float64): 1e-280, np.dtype(np.float32): 1e-28}
+_UNDERFLOWED = {np.dtype(np.float64): 1e-280, np.dtype(np.float32): 1e-28}
 
 _PROBES = 48  # rows that are looked at before the way is chosen
 _THINNED = 1000  # points that they are looked at against, at first
@@ -71,7 +77,9 @@ class RowPairs:
         d = points.panels.shape[1]
         rows = points.rows[chosen, : points.width]
         self._query = make_points(rows, products=points.products, near=d)
-        self._where = dense_pairs.Neighbours(classes.starts[chosen], classes.stops[chosen], chosen)
+        self._where = dense_pairs.QuerySegments(
+            classes.starts[chosen], classes.stops[chosen], chosen
+        )
         self._blocks = row_blocks(len(chosen), points.size, d)
 
     def log_sums(self, label: str | None = None) -> ClassSums:
@@ -87,30 +95,30 @@ class RowPairs:
             log_other[rows] = np.logaddexp(log_other[rows], other)
         return ClassSums(log_own, log_other)
 
-    def scatter(
+    def gradient(
         self,
         log_totals: np.ndarray,
-        own_pull: np.ndarray,
-        other_pull: np.ndarray,
+        own_weights: np.ndarray,
+        other_weights: np.ndarray,
         label: str | None = None,
     ) -> np.ndarray:
         """Return U (n, d): row i pulls with its pull over exp(log_totals[i])."""
         dtype = self.points.rows.dtype
-        rows = [array.astype(dtype) for array in (log_totals, own_pull, other_pull)]
+        rows = [array.astype(dtype) for array in (log_totals, own_weights, other_weights)]
 
-        def scatter(block: dense_pairs.Block) -> Part:
-            return dense_pairs.row_scatter(
+        def gradient(block: dense_pairs.Block) -> Part:
+            return dense_pairs.row_gradient(
                 self._query, self.points, self._where, *rows, block, self.code
             )
 
-        pulls = no_pulls(self.points.size, self.points)
-        for block, (to_i, to_j) in _run(scatter, self._blocks, self.n_jobs, label):
-            add_pulls(pulls, to_i, self.chosen[block.i0 : block.i1])
-            add_pulls(pulls, to_j, slice(block.j0, block.j1))
-        return pulled(pulls, self.points)
+        pulls = empty_gradient(self.points.size, self.points)
+        for block, (to_i, to_j) in _run(gradient, self._blocks, self.n_jobs, label):
+            add_gradient(pulls, to_i, self.chosen[block.i0 : block.i1])
+            add_gradient(pulls, to_j, slice(block.j0, block.j1))
+        return gradient_rows(pulls, self.points)
 
 
-class AllPairs:
+class SymmetricPairs:
     """All rows against each other, every unordered pair once per pass; faint rows apart."""
 
     name, pair_share = "all pairs", 1.0
@@ -121,17 +129,19 @@ class AllPairs:
         """Take the points sorted by class."""
         self.points, self.classes, self.code, self.n_jobs = points, classes, code, n_jobs
         self._blocks = symmetric_blocks(points.size, points.panels.shape[1])
-        self._faint: RowPairs | None = None
+        self._underflowed: RowPairs | None = None
 
     def log_sums(self, label: str | None = None) -> ClassSums:
         """Return the sums of all rows."""
         own, other = self._plain_sums(label)
         with np.errstate(divide="ignore"):
             sums = ClassSums(np.log(own), np.log(other))
-        faint = np.flatnonzero(own + other < _FAINT[self.points.rows.dtype])
-        if faint.size and self.code == GAUSSIAN:
-            self._faint = RowPairs(self.points, self.classes, faint, self.code, self.n_jobs)
-            sums.own[faint], sums.other[faint], *_ = self._faint.log_sums(label)
+        underflowed = np.flatnonzero(own + other < _UNDERFLOWED[self.points.rows.dtype])
+        if underflowed.size and self.code == GAUSSIAN:
+            self._underflowed = RowPairs(
+                self.points, self.classes, underflowed, self.code, self.n_jobs
+            )
+            sums.own[underflowed], sums.other[underflowed], *_ = self._underflowed.log_sums(label)
         return sums
 
     def _plain_sums(self, label: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -149,46 +159,49 @@ class AllPairs:
             other[block.j0 : block.j1] += other_j
         return own, other
 
-    def scatter(
+    def gradient(
         self,
         log_totals: np.ndarray,
-        own_pull: np.ndarray,
-        other_pull: np.ndarray,
+        own_weights: np.ndarray,
+        other_weights: np.ndarray,
         label: str | None = None,
     ) -> np.ndarray:
-        """Return U (n, d); see `RowPairs.scatter`. After `log_sums`."""
+        """Return U (n, d); see `RowPairs.gradient`. After `log_sums`."""
         _, starts, stops = self.classes
         bright = np.ones(self.points.size, bool)
-        if self._faint is not None:
-            bright[self._faint.chosen] = False  # these pull nothing here
+        if self._underflowed is not None:
+            bright[self._underflowed.chosen] = False  # these pull nothing here
         with np.errstate(over="ignore"):
             strength = np.exp(-log_totals, where=bright, out=np.zeros(len(bright)))
         dtype = self.points.rows.dtype
-        own, other = (own_pull * strength).astype(dtype), (other_pull * strength).astype(dtype)
+        own, other = (
+            (own_weights * strength).astype(dtype),
+            (other_weights * strength).astype(dtype),
+        )
 
-        def scatter(block: dense_pairs.Block) -> Part:
-            return dense_pairs.symmetric_scatter(
+        def gradient(block: dense_pairs.Block) -> Part:
+            return dense_pairs.symmetric_gradient(
                 self.points, starts, stops, own, other, block, self.code
             )
 
-        pulls = no_pulls(self.points.size, self.points)
-        for block, (to_i, to_j) in _run(scatter, self._blocks, self.n_jobs, label):
-            add_pulls(pulls, to_i, slice(block.i0, block.i1))
-            add_pulls(pulls, to_j, slice(block.j0, block.j1))
-        U = pulled(pulls, self.points)
-        if self._faint is not None:
-            faint = self._faint.chosen
-            arrays = log_totals[faint], own_pull[faint], other_pull[faint]
-            U += self._faint.scatter(*arrays, label)
+        pulls = empty_gradient(self.points.size, self.points)
+        for block, (to_i, to_j) in _run(gradient, self._blocks, self.n_jobs, label):
+            add_gradient(pulls, to_i, slice(block.i0, block.i1))
+            add_gradient(pulls, to_j, slice(block.j0, block.j1))
+        U = gradient_rows(pulls, self.points)
+        if self._underflowed is not None:
+            underflowed = self._underflowed.chosen
+            arrays = log_totals[underflowed], own_weights[underflowed], other_weights[underflowed]
+            U += self._underflowed.gradient(*arrays, label)
         return U
 
 
-def mostly_faint(points: Points, n_jobs: int | None = None) -> bool:
+def mostly_underflowed(points: Points, n_jobs: int | None = None) -> bool:
     """Return whether most of a few rows are faint: then symmetric blocks are a detour.
 
     They are looked at against a part of the points first: what these add up to is a lower bound.
     """
-    log_faint = np.log(_FAINT[points.rows.dtype])
+    log_faint = np.log(_UNDERFLOWED[points.rows.dtype])
     step = max(1, points.size // _THINNED)
     if step > 1 and _median_log_sum(points, step, n_jobs) >= log_faint:
         return False
@@ -204,7 +217,7 @@ def _median_log_sum(points: Points, step: int, n_jobs: int | None) -> float:
     query = make_points(points.rows[chosen, :d], products=thinned.products)
     # One class holds them all.
     ends = np.zeros(len(chosen), np.intp), np.full(len(chosen), len(part))
-    where = dense_pairs.Neighbours(*ends, np.where(chosen % step == 0, chosen // step, -1))
+    where = dense_pairs.QuerySegments(*ends, np.where(chosen % step == 0, chosen // step, -1))
     logs = np.full(len(chosen), -np.inf)
 
     def sums(block: dense_pairs.Block) -> Part:

@@ -17,16 +17,16 @@ from fastmetric import engine
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import UNIT, Tree
-from fastmetric.core.walk.gradient_replay import Sources, Targets, pull_groups, share_out
+from fastmetric.core.walk.gradient_replay import Sources, Targets, replay_gradient, share_out
 from fastmetric.core.walk.query_groups import Queries, Rule
 from fastmetric.learn.kernel_sums.certified_walks import (
     Path,
     Probe,
-    Totals,
     Walk,
+    WalkSums,
     foreseen,
     group_starts,
-    totals,
+    walk_sums,
 )
 from fastmetric.learn.pair_sums.all_pairs import Classes, ClassSums
 from fastmetric.learn.tree_building import build_tree, build_trees, summarised
@@ -34,7 +34,7 @@ from fastmetric.learn.tree_building import build_tree, build_trees, summarised
 # Nanoseconds, to choose by; only their ratios matter. A pair of both passes in symmetric blocks
 # and in leaves, and more for every dimension; a node's field at one row; a node looked at; a
 # faint row; a point of the trees.
-_PAIR, _FIELD, _NODE, _FAINT_ROW, _POINT = (1.6, 5.0, 0.25), 20.0, 1100.0, 8000.0, 5000.0
+_PAIR, _FIELD, _NODE, _UNDERFLOWED_ROW, _POINT = (1.6, 5.0, 0.25), 20.0, 1100.0, 8000.0, 5000.0
 _PARTS = 32  # tasks of the scatter at most: each returns an array over all points
 
 
@@ -46,7 +46,7 @@ class _ClassGroups(NamedTuple):
     queries: Queries
 
 
-class Forest:
+class ClassTrees:
     """The trees of all classes over projected rows Z (n, d), sorted by class."""
 
     name = "trees"
@@ -94,7 +94,7 @@ class Forest:
         self._all = chosen is None
         present = range(len(trees)) if chosen is None else np.unique(classes.numbers(chosen))
         self._groups = [self._class_groups(c, Z, classes, trees[c], chosen) for c in present]
-        self._found: list[tuple[_ClassGroups, int, Totals]] = []  # own or other, sums
+        self._found: list[tuple[_ClassGroups, int, WalkSums]] = []  # own or other, sums
 
     def _class_groups(
         self, c: int, Z: np.ndarray, classes: Classes, tree: Tree, chosen: np.ndarray | None
@@ -106,12 +106,12 @@ class Forest:
             first, last = np.searchsorted(chosen, [a, b])
             asked = chosen[first:last]
             tree = build_tree(Z[asked], n_jobs=self.n_jobs)
-            selves = self.places[asked[tree.order]]
+            self_index = self.places[asked[tree.order]]
         else:
-            selves = self.places[a + tree.order]
+            self_index = self.places[a + tree.order]
         starts = group_starts(tree)
         stops = np.append(starts[1:], len(tree.rows))
-        queries = Queries(tree.rows, selves, starts, stops, np.zeros(len(starts)))
+        queries = Queries(tree.rows, self_index, starts, stops, np.zeros(len(starts)))
         return _ClassGroups(c, first + tree.order, queries)
 
     def _walks(self, c: int) -> tuple[Walk, ...]:
@@ -131,7 +131,7 @@ class Forest:
         ]
         work = foreseen(groups, self.n_jobs)
         tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.nodes * _NODE
-        tree += (work.fields * _FIELD + work.faint * _FAINT_ROW) * (d + 2)
+        tree += (work.fields * _FIELD + work.underflowed * _UNDERFLOWED_ROW) * (d + 2)
         # A row of a probe was summed in every walk: own class and others.
         asked = work.queries / len(groups[0].walks)
         tree += _POINT * n * asked / self.m
@@ -157,7 +157,7 @@ class Forest:
             for some in self._groups
             for k, walk in enumerate(self._walks(some.number))
         ]
-        found = totals([(some.queries, walk) for some, _, walk in walks], self.n_jobs, label)
+        found = walk_sums([(some.queries, walk) for some, _, walk in walks], self.n_jobs, label)
         self._found = [(some, k, one) for (some, k, _), one in zip(walks, found, strict=True)]
         for some, k, one in self._found:
             both[k][:, some.rows] = one.logs()
@@ -169,11 +169,11 @@ class Forest:
         both[:, 2] += rounding
         return ClassSums(both[0, 0], both[1, 0], both[0, 1:], both[1, 1:])
 
-    def scatter(
+    def gradient(
         self,
         log_totals: np.ndarray,
-        own_pull: np.ndarray,
-        other_pull: np.ndarray,
+        own_weights: np.ndarray,
+        other_weights: np.ndarray,
         label: str | None = None,
     ) -> np.ndarray:
         """Return U (n, d) [CCK-6]: row i pulls with its pull over exp(log_totals[i]).
@@ -182,7 +182,7 @@ class Forest:
         """
         jobs = []
         for some, k, found in self._found:
-            sources = Sources(log_totals[some.rows], (own_pull, other_pull)[k][some.rows])
+            sources = Sources(log_totals[some.rows], (own_weights, other_weights)[k][some.rows])
             jobs += _jobs(some.queries, found, sources)
         step = -(-len(jobs) // _PARTS)
         parts = [jobs[i : i + step] for i in range(0, len(jobs), step)]
@@ -198,18 +198,18 @@ class Forest:
                 to_points, to_nodes = np.zeros(at_points.shape), np.zeros(adjoints.shape)
             for path, sources, mine in part:
                 here = Targets(mine, to_points, to_nodes)
-                pull_groups(
+                replay_gradient(
                     path.queries, self.reference, self.cols, self._rule, sources, here, *path[1:]
                 )
             return to_points, to_nodes
 
-        for pulled in engine.run(pull, parts, n_jobs=self.n_jobs, label=label):
-            for whole, one in zip((at_points, adjoints), pulled, strict=True):
+        for gradient_rows in engine.run(pull, parts, n_jobs=self.n_jobs, label=label):
+            for whole, one in zip((at_points, adjoints), gradient_rows, strict=True):
                 whole += one
                 one.fill(0)
-            spare.append(pulled)
+            spare.append(gradient_rows)
         for queries, mine in {id(job.mine): (job.path.queries, job.mine) for job in jobs}.values():
-            at_points[:, queries.selves] += mine.T
+            at_points[:, queries.self_index] += mine.T
 
         def share(part: tuple[int, int]) -> None:
             share_out(self.reference, self._rule, adjoints, at_points, *part)
@@ -227,13 +227,13 @@ class _Job(NamedTuple):
     mine: np.ndarray  # (m, d): what comes back to the queries
 
 
-def _jobs(queries: Queries, found: Totals, sources: Sources) -> list[_Job]:
+def _jobs(queries: Queries, found: WalkSums, sources: Sources) -> list[_Job]:
     """Return the jobs of one class's rows over some trees; faint rows go alone, as when summed."""
     plain = sources.strengths.copy()
-    plain[found.faint] = 0
+    plain[found.underflowed] = 0
     together = sources._replace(strengths=plain), np.zeros(queries.rows.shape)
-    few = Sources(*(part[found.faint] for part in sources))
-    alone = few, np.zeros((len(found.faint), queries.rows.shape[1]))
+    few = Sources(*(part[found.underflowed] for part in sources))
+    alone = few, np.zeros((len(found.underflowed), queries.rows.shape[1]))
     return [_Job(path, *(together if path.queries is queries else alone)) for path in found.paths]
 
 

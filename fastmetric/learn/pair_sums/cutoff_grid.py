@@ -17,9 +17,9 @@ from fastmetric.core.pairs.cell_list import (
     OWN,
     ROWS,
     WEIGHT,
-    Lanes,
-    lane_pulls,
-    lane_sums,
+    CellList,
+    cell_list_gradient,
+    cell_list_sums,
     pairs_in_reach,
 )
 from fastmetric.learn.pair_sums.all_pairs import Classes, ClassSums
@@ -30,7 +30,7 @@ _PAIR, _POINT, _PROBED = (0.6, 0.7), 300.0, 8
 _TASK = 1e8, (96, 3072)  # pairs in a task at most, and its rows at least and at most
 
 
-class InReach:
+class CutoffGrid:
     """Rows Z (n, d), d <= 3, sorted by class, that look at what is in reach of the biweight."""
 
     name = "pairs in reach"
@@ -48,10 +48,10 @@ class InReach:
         # Lanes go along where the points spread most.
         self._axes = np.argsort(-np.einsum("ij,ij->j", Z, Z), kind="stable")
         Z, labels = Z[:, self._axes], classes.numbers(np.arange(n))
-        self._order, self._ref = _make_lanes(Z, weights, labels)
+        self._order, self._ref = _make_cell_list(Z, weights, labels)
         self._rows, self._query, self._selves = self._order, self._ref, np.arange(n)
         if chosen is not None:
-            self._rows, self._query = _make_lanes(Z[chosen], weights[chosen], labels[chosen])
+            self._rows, self._query = _make_cell_list(Z[chosen], weights[chosen], labels[chosen])
             places = np.empty(n, np.intp)
             places[self._order] = np.arange(n)
             self._selves = places[chosen[self._rows]]
@@ -60,7 +60,7 @@ class InReach:
     def pays(self) -> bool:
         """Return whether this is faster than all pairs: by the count of pairs of a few groups."""
         query, asked = self._query, len(self._rows)
-        some = np.arange(0, len(query.lane_of), _PROBED)
+        some = np.arange(0, len(query.column_of), _PROBED)
         seen = pairs_in_reach(query, self._ref, some).sum() / np.diff(query.groups)[some].sum()
         cost = seen * asked * _PAIR[1] + len(self._order) * _POINT
         # Rows of their own see every pair from one side only.
@@ -71,7 +71,7 @@ class InReach:
         sums = np.zeros((2, len(self._rows)))
 
         def task(part: tuple[int, int]) -> int:
-            return lane_sums(self._query, self._ref, self._selves, *part, sums)
+            return cell_list_sums(self._query, self._ref, self._selves, *part, sums)
 
         pairs = self._run(task, self._query, self._ref, label)
         self.pair_share = pairs / (len(self._rows) * len(self._order))
@@ -80,16 +80,16 @@ class InReach:
             logs[:, self._rows] = np.log(sums)
         return ClassSums(*logs)
 
-    def scatter(
+    def gradient(
         self,
         log_totals: np.ndarray,
-        own_pull: np.ndarray,
-        other_pull: np.ndarray,
+        own_weights: np.ndarray,
+        other_weights: np.ndarray,
         label: str | None = None,
     ) -> np.ndarray:
         """Return U (n, d) [CCK-6]: row i pulls with its pull over exp(log_totals[i])."""
         strength = np.exp(-log_totals)
-        for row, pull in ((OWN, own_pull), (OTHER, other_pull)):
+        for row, pull in ((OWN, own_weights), (OTHER, other_weights)):
             self._query.table[row] = (pull * strength)[self._rows]
         U = np.empty((len(self._order), len(self._axes)))
         U[self._order] = self._pulls(self._ref, self._query, label)
@@ -97,19 +97,23 @@ class InReach:
             U[self._order[self._selves]] += self._pulls(self._query, self._ref, label)
         return U[:, np.argsort(self._axes)]
 
-    def _pulls(self, query: Lanes, ref: Lanes, label: str | None) -> np.ndarray:
+    def _pulls(self, query: CellList, ref: CellList, label: str | None) -> np.ndarray:
         """Return what comes to the rows of `query` (m, d)."""
         out = np.zeros((3, query.table.shape[1]))
 
         def task(part: tuple[int, int]) -> int:
-            lane_pulls(query, ref, *part, out)
+            cell_list_gradient(query, ref, *part, out)
             return 0
 
         self._run(task, query, ref, label)
         return out[: len(self._axes)].T
 
     def _run(
-        self, task: Callable[[tuple[int, int]], int], query: Lanes, ref: Lanes, label: str | None
+        self,
+        task: Callable[[tuple[int, int]], int],
+        query: CellList,
+        ref: CellList,
+        label: str | None,
     ) -> int:
         """Run a task on all groups of `query`, a range at a time; return the sum."""
         most, (low, high) = _TASK
@@ -120,7 +124,9 @@ class InReach:
         return sum(engine.run(task, parts, n_jobs=self.n_jobs, label=label))
 
 
-def _make_lanes(Z: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, Lanes]:
+def _make_cell_list(
+    Z: np.ndarray, weights: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, CellList]:
     """Return the order of the points Z (n, d) in lanes (n,), and the lanes."""
     n, d = Z.shape
     order, cells = np.argsort(Z[:, 0]), np.zeros((2, n))
@@ -137,9 +143,9 @@ def _make_lanes(Z: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> tuple
     across = table[COORDINATES[1:], :].astype(np.float64)
     # Groups begin anew with every lane.
     counts = -(-np.diff(starts, append=n) // GROUP)
-    lane_of = np.repeat(np.arange(len(starts)), counts)
-    number = np.arange(len(lane_of)) - (np.cumsum(counts) - counts)[lane_of]
-    lanes = Lanes(
+    column_of = np.repeat(np.arange(len(starts)), counts)
+    number = np.arange(len(column_of)) - (np.cumsum(counts) - counts)[column_of]
+    cell_list = CellList(
         table,
         True if d == 3 else None,
         np.append(starts, n),
@@ -148,10 +154,10 @@ def _make_lanes(Z: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> tuple
         cells[1].copy(),
         np.append(slabs, len(starts)),
         cells[0, slabs],
-        np.append(starts[lane_of] + GROUP * number, n),
-        lane_of,
+        np.append(starts[column_of] + GROUP * number, n),
+        column_of,
     )
-    return order, lanes
+    return order, cell_list
 
 
 def _runs(keys: np.ndarray) -> np.ndarray:
