@@ -42,14 +42,14 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw, min_scale=-4, max_scale=2, kinds=("mixed", "alike", "different")):
+def cases(draw, min_scale=-4, max_scale=2, kinds=("mixed", "coincide", "different")):
     """Draw rows with duplicates, constant columns and outliers, pairs of them, and a model."""
     problem = draw(problems(max_n=20, max_features=5, min_scale=min_scale, max_scale=max_scale))
     n, m = len(problem.X), draw(st.integers(1, 40))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     firsts, seconds = rng.integers(0, n, (2, m)).astype(np.int32)  # i = j: points that coincide
     kind = draw(st.sampled_from(kinds))
-    coincide = rng.random(m) < {"mixed": 0.5, "alike": 1.0, "different": 0.0}[kind]
+    coincide = rng.random(m) < {"mixed": 0.5, "coincide": 1.0, "different": 0.0}[kind]
     kappa_sq = np.exp(rng.normal(0, 1, n)) if draw(st.booleans()) else np.ones(n)
     noise = 10.0 ** draw(st.integers(-6, 2))
     return Case(problem.A, noise, problem.X, firsts, seconds, coincide, kappa_sq)
@@ -121,7 +121,7 @@ def test_map_noise_and_scales_share_one_unit(case, power):
     assert other.log_likelihood(case.W * unit, case.noise * unit**2) == pytest.approx(one, rel=1e-9)
 
 
-@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("coincide", [True, False])
 @pytest.mark.parametrize("noise", [1e-12, 1.0, 1e12])
 def test_points_that_coincide_are_finite(coincide, noise):
     X = np.ones((4, 2))
