@@ -1,10 +1,20 @@
-"""Validation of what users give, before any work.
+"""Whether what a user gave is valid: everything is checked here, once, before any work.
 
-* `parameters`: choices, numbers, shares, tolerances.
-* `data`: rows, labels, weights, queries.
-* `given_pairs`: labelled pairs of rows.
+* `parameters`: is this choice, number, share or tolerance allowed?
+* `data`: are these rows, labels, weights or queries usable, and as which arrays?
+* `given_pairs`: are these labelled pairs of rows usable?
 
-Every error names the parameter, what was given and what was expected.
+The data's way: an estimator's method passes parameters and arrays as given; checks return plain
+numbers and arrays, which `learn` takes without further tests.
+
+Decisions
+---------
+**No copy.** A float array is checked and left where it is: X is often most of the memory.
+
+**Messages.** Every error names the parameter, what was given, what was expected and what to do.
+
+**Nothing is half-fitted.** `fit` runs inside `unchanged_on_error`: if anything raises, in a
+callback for example, the estimator has the attributes it had before.
 """
 
 from fastmetric._validate.data import (

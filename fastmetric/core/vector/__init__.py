@@ -1,1 +1,28 @@
-"""vector."""
+"""The innermost loops, held in vector registers: exp, distances, weighted sums.
+
+* `exp`: what is exp(x), inside a loop that LLVM vectorises?
+* `register_blocks`: what are the squared distances, or the weighted sums, of a block of pairs?
+
+The data's way: `make_panels` lays reference points out coordinate by coordinate; `sq_distances`
+fills a tile of squared distances; the kernel is applied in place, by `exp`; `add_weighted_sums`
+multiplies the tile with the points again, which gives gradients and moments.
+
+Decisions
+---------
+**Vector code written out.** LLVM's vectoriser does not find a register block in a nest of loops.
+The two innermost blocks are therefore written as vector code, through Numba's `intrinsic`. Each
+keeps 6 x 2 vectors of sums in registers; a vector is 32 bytes, four numbers in float64 and eight
+in float32.
+
+**Distances by differences.** |q - r|^2 is the sum of squared differences, not |q|^2 + |r|^2 - 2
+q.r. The product form loses about eps (|q|^2 + |r|^2), whatever the distance: for clusters far
+apart no digit is left. It would not be faster either, up to about 50 dimensions: it saves the
+subtraction, but subtractions and multiply-adds use different pipes on current CPUs, and
+differences already run at the full rate of multiply-adds.
+
+**An exp that vectorises.** LLVM has no vector exp to call from a Numba loop, and a scalar call per
+pair would take most of the time. `exp` reduces the range by x = k ln 2 + r, takes e^r from a
+polynomial that interpolates at Chebyshev nodes (degree 10 in float64, relative error below 6e-16
+before rounding; degree 6 in float32, below 6e-9), and adds k to the exponent bits. Below -708 (-87
+in float32) the result is exactly 0: denormal numbers are slow.
+"""

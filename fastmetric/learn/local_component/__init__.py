@@ -1,1 +1,42 @@
-"""local_component."""
+"""Which covariance of a kernel is most likely, leaving one out: Local Component Analysis.
+
+* `covariance_model`: which density do two covariances give (the M-step) [LOC-5]?
+* `em`: how does EM run on all rows?
+* `e_step`: what are the responsibilities' sums and second moment, and by which method?
+* `product_e_step`: what are they by matrix products, a panel of rows at a time?
+* `neighbour_list_e_step`: what are they where few pairs count, each pair once?
+* `batch_em`: how does EM run by batches against a sample of neighbours [LOC-6]?
+* `streaming_rows`: what is kept of rows that arrive in parts, for `partial_fit`?
+* `direction_search`: how many directions are local?
+* `penalty_choice`: which penalty predicts held-out rows best?
+* `per_row`: what is EM with one covariance per row?
+* `covariance_density`: what is the density of new rows?
+
+The data's way: `em` takes moments of the rows once; in every iteration `covariance_model` whitens
+the rows, `e_step` returns a log sum per row and the second moment of differences to neighbours
+[LOC-3], and the M-step makes the next model. `direction_search` and `penalty_choice` run `em`
+several times.
+
+Decisions
+---------
+**Responsibilities in many dimensions.** The second moment needs all D coordinates, not a few
+projected ones. From 16 dimensions on a panel of rows is multiplied with all rows by BLAS, and the
+products become responsibilities in place, relative to each row's nearest neighbour: nothing
+underflows. Most responsibilities lie below the rounding of their row's sum; they become zero, and
+the second product skips them.
+
+**A neighbour list where few pairs count.** If less than a quarter of the pairs count, judged from
+a few rows, and they are few enough to be listed, every product is computed once for both rows. A
+pair is listed if it is within reach of the nearest neighbour known so far of either row; blocks
+come in waves, each of which knows the results of those before. The second moment needs lambda_ij +
+lambda_ji only, so that each pair is multiplied with one row.
+
+**Products where they lose nothing.** Distances out of products lose eps |w|^2 in units of the
+kernel. Where the mean of that exceeds 1e-12 (5e-4 in float32), as for clusters far apart, pairs
+are taken by differences.
+
+**Rows are kept by reference.** `partial_fit` compares new rows with all before them, so `fit`
+keeps a reference to its rows: no copy, but a large array stays alive as long as the estimator. A
+pickle omits the rows of a `fit`, which would make it as large as the data. After `partial_fit` a
+pickle contains them, since no one else may have them together.
+"""

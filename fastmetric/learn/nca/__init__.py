@@ -1,1 +1,36 @@
-"""nca."""
+"""Which linear map makes rows of one class each other's neighbours: NCA and its variants.
+
+* `class_weights`: what is the density of a class made of: kernels, priors, a background?
+* `background`: what is the normal density of a class, and its part of the gradient?
+* `objective`: what are value and gradient of the objective at a map?
+* `penalised`: what does a solver maximise, as a function of flat parameters?
+* `early_stopping`: how well does a map do on held-out rows, and when does the fit stop?
+* `training`: which solver, on which rows, by which batches; annealing of dimensions?
+* `streaming`: which steps does `partial_fit` take for new rows?
+* `posterior`: what are the class probabilities of new rows?
+
+The data's way: rows are chosen and sorted by class; a start is made (`learn.linear_starts`) and
+scaled; `training` runs a solver of `learn.optim` on `penalised`; for each map `objective` projects
+the rows, asks `learn.pair_sums` for two log sums per row, turns them into P_i, a value and one
+weight per row, asks for the gradient in the projected space and multiplies it with the data, d x
+D. At the end the projected rows, all of them, are kept for `posterior`.
+
+Decisions
+---------
+**Weights, not sums per class.** With priors or a background the density of each class has a factor
+of its own, and the textbook form needs C sums per row. But P_i needs two: the row's own class, and
+all others together. So the factor becomes a weight of the points in the kernel sums, and a factor
+of the row for what leaving it out of its class changes. General priors cost one multiplication per
+pair, the number of classes costs nothing, and [CCK-5] keeps its form. The background's gradient is
+a gradient with respect to projected rows as well, so the one product with X serves it, too.
+
+**Starts that are wide enough.** Noise makes a map larger and never smaller, so a fit by batches
+cannot recover from a start that is too large: its named starts are divided by 3. On 10,000
+held-out training rows of MNIST such starts give 91.2 % instead of 90.5 %. For the biweight kernel
+starts are scaled by the ratio of the kernels' deviations, and further down if most rows would have
+no neighbour within the cutoff. L-BFGS with the Gaussian takes starts as they are, as scikit-learn
+does.
+
+**A mini-batch is an objective of its own**, on few rows. Beyond 20,000 rows "auto" takes
+mini-batches; with more than 50 classes, stochastic steps.
+"""
