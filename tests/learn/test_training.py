@@ -18,7 +18,7 @@ from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.optim import row_batches, step_rule
 from fastmetric.learn.rows import column_deviations, column_means
-from tests import naive
+from tests.twins import nca as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:NCA has not converged")
 

@@ -9,7 +9,7 @@ from fastmetric import LatentCoincidenceAnalysis
 from fastmetric.learn.coincidence import streaming_pairs
 from fastmetric.learn.coincidence.likelihood_solvers import LEAST_NOISE, MOST_NOISE
 from fastmetric.learn.coincidence.streaming_pairs import PairSteps
-from tests import naive_coincidence as naive
+from tests.twins import coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:LatentCoincidence.* has not converged")
 

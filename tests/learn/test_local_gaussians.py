@@ -9,8 +9,8 @@ from fastmetric import ManifoldParzen, engine
 from fastmetric.learn.manifold import gaussian_tree, marginal_screening, mixture_density
 from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
-from tests import naive_manifold
 from tests.manifold_problems import EPS, problems
+from tests.twins import manifold as naive_manifold
 
 # Screening
 

@@ -11,8 +11,8 @@ from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
 from fastmetric.learn.coincidence.impostors import ActiveSet, find_impostors
 from fastmetric.learn.coincidence.likelihood import Coincidence, Scatter, make_pairs
-from tests import naive_coincidence as naive
 from tests.strategies import problems
+from tests.twins import coincidence as naive
 
 EPS = np.finfo(float).eps
 

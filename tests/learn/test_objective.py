@@ -10,8 +10,8 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from fastmetric import nca_value_and_grad
 from fastmetric.core.pairs import partition
 from fastmetric.learn.nca import objective
-from tests import naive
 from tests.strategies import Problem, problems
+from tests.twins import nca as naive
 
 EPS = np.finfo(np.float64).eps
 

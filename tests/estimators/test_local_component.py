@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import LocalComponentAnalysis
 from fastmetric.learn.local_component.per_row import Kernels
-from tests import naive_local
+from tests.twins import local_component as naive_local
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:LocalComponentAnalysis has not converged",

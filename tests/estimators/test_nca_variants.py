@@ -15,7 +15,7 @@ from fastmetric import NCA
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
-from tests import naive
+from tests.twins import nca as naive
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:NCA has not converged", "ignore:The number of unique classes"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fastmetric import nca_value_and_grad
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
-from tests import naive
+from tests.learn.test_objective import EPS, exponent_error
 from tests.strategies import Problem, problems
-from tests.test_objective import EPS, exponent_error
+from tests.twins import nca as naive
 
 KERNELS = ("gaussian", "biweight")
 METHODS = ("exact", "tree")

@@ -19,7 +19,7 @@ from fastmetric.learn.coincidence import impostor_rounds
 from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
 from fastmetric.learn.coincidence.impostors import target_neighbors
 from fastmetric.learn.coincidence.likelihood import Coincidence
-from tests import naive_coincidence as naive
+from tests.twins import coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:LatentCoincidence.* has not converged", "ignore:The number of unique classes"

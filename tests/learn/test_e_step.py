@@ -14,7 +14,7 @@ from fastmetric.learn.local_component import e_step, neighbour_list_e_step, prod
 from fastmetric.learn.local_component.e_step import Expectation, among_all, of_rows
 from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
 from fastmetric.learn.pair_sums.class_trees import ClassTrees
-from tests import naive_local
+from tests.twins import local_component as naive_local
 
 DTYPES = [np.float64, np.float32]
 # Of log sums and of a mean scatter, in units of the kernel.

@@ -34,7 +34,7 @@ from fastmetric import NCA, engine, nca_value_and_grad
 from fastmetric.core.pairs import dense_pairs
 from fastmetric.core.pairs.pair_tiles import make_points
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HANGS = 120.0  # seconds after which a process counts as hanging; only a failure waits so long
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -91,7 +91,7 @@ def say(**facts) -> None:
 def start(code: str, root: Path = ROOT, **environment: str) -> subprocess.Popen:
     """Start a Python process that imports this module and runs `code`."""
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", f"from tests.test_processes import *; {code}"],
+        [sys.executable, "-W", "ignore", "-c", f"from {__name__} import *; {code}"],
         cwd=root,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,

@@ -16,8 +16,8 @@ from fastmetric import KernelDensity, ManifoldParzen, engine, manifold_parzen
 from fastmetric.learn import nearest_neighbours
 from fastmetric.learn.manifold import marginal_screening, mixture_density
 from fastmetric.learn.manifold.neighbourhood_pca import _leading
-from tests import naive_manifold
 from tests.manifold_problems import EPS, assert_logs, problems, sharpness_of
+from tests.twins import manifold as naive_manifold
 
 
 @parametrize_with_checks(
