@@ -28,7 +28,7 @@ from fastmetric.core.vector.register_blocks import (
     panel_width,
     sq_distances,
 )
-from tests.twins import nca as naive
+from tests.twins import pairs as naive
 
 CODES = {"gaussian": GAUSSIAN, "biweight": BIWEIGHT}
 EPS = {np.float64: np.finfo(np.float64).eps, np.float32: np.finfo(np.float32).eps}

@@ -14,7 +14,7 @@ from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
 from fastmetric.learn.kernel_sums.log_sums import SUMS_LEAF_SIZE, KernelSums
 from fastmetric.learn.tree_building import with_float32_leaves
-from tests.twins import nca as naive
+from tests.twins import density as naive
 
 ROOT = np.array([0])
 

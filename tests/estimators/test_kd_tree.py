@@ -14,7 +14,7 @@ from sklearn.neighbors import KDTree as PeerTree
 
 from fastmetric.core.tree.balanced_tree import UNIT
 from fastmetric.kd_tree import KDTree, _sq_radii
-from tests.twins import nca as naive
+from tests.twins import kd_tree as naive
 
 DTYPES = (np.float64, np.float32)
 EPS = {np.float64: np.finfo(np.float64).eps, np.float32: np.finfo(np.float32).eps}

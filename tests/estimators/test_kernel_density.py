@@ -19,7 +19,7 @@ from sklearn.neighbors import KernelDensity as Peer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric.kernel_density import KernelDensity, _narrowed, kernel_sums
-from tests.twins import nca as naive
+from tests.twins import density as naive
 
 EPS = np.finfo(np.float64).eps
 TAILED = ("gaussian", "exponential")

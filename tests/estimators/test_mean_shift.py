@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fastmetric import MeanShift
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
 from fastmetric.learn.modes import trajectories as climbing
-from tests.twins import nca as naive
+from tests.twins import density as naive
 
 
 class Cloud(NamedTuple):

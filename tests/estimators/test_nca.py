@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import NCA, nca_value_and_grad
-from tests.twins import nca as naive
+from tests.twins import pairs as naive
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:NCA has not converged", "ignore:The number of unique classes"

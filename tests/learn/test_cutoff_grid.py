@@ -12,7 +12,7 @@ from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.pair_sums.all_pairs import Classes
 from fastmetric.learn.pair_sums.cutoff_grid import CutoffGrid
-from tests.twins import nca as naive
+from tests.twins import pairs as naive
 
 
 def _clouds(n, d, seed, dtype=np.float64):

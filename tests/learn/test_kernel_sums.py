@@ -21,7 +21,7 @@ from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.walk.query_groups import GROUP, Rule
 from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
 from fastmetric.learn.kernel_sums.log_sums import KERNELS, KernelSums
-from tests.twins import nca as naive
+from tests.twins import density as naive
 
 COMPACT = [kernel for kernel in KERNELS if kernel not in ("gaussian", "exponential")]
 

@@ -15,6 +15,7 @@ from fastmetric.learn.nca.objective import Objective
 from tests.learn.test_objective import EPS, exponent_error
 from tests.strategies import Problem, problems
 from tests.twins import nca as naive
+from tests.twins.pairs import kernel_fall
 
 KERNELS = ("gaussian", "biweight")
 METHODS = ("exact", "tree")
@@ -90,7 +91,7 @@ class Rounding:
         """Return the absolute weights of pairs, what they may be off by, and what they weigh."""
         gaps = twin.Z[:, None] - twin.Z
         s = (gaps * gaps).sum(axis=-1)
-        fall = naive.kernel_fall(twin.kernel, s)
+        fall = kernel_fall(twin.kernel, s)
         off = self.delta * (fall if twin.kernel == "gaussian" else 2.0 * (s < 1 + self.delta))
         counted = 1 - np.eye(len(s))
         weight = slopes[:, twin.y] * counted

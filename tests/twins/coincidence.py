@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.twins.nca import WIDE
+from tests.twins.pairs import WIDE
 
 
 def log_coincidence(q, kappa_sq, noise, p):

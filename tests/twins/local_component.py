@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.twins.nca import WIDE, log_sum_exp, sq_distances
+from tests.twins.pairs import WIDE, log_sum_exp, sq_distances
 
 
 def responsibilities(Z, ref=None, self_index=None):

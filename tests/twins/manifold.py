@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.twins.nca import WIDE, log_sum_exp, sq_distances
+from tests.twins.pairs import WIDE, log_sum_exp, sq_distances
 
 
 def nearest_others(X, k):
