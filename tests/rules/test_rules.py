@@ -52,8 +52,25 @@ def options_outside_jit(path: str, text: str) -> list[str]:
     """Return where a module other than _jit.py compiles by itself or names an option."""
     if path == "fastmetric/_jit.py":
         return []
-    hits = [(name, line) for name, line in named(ast.parse(text)) if name in _COMPILERS | _OPTIONS]
+    tree = ast.parse(text)
+    ours = own_decorators(tree)
+    for node in list(ast.walk(tree)):
+        if isinstance(node, ast.ImportFrom) and node.module == "fastmetric._jit":
+            node.names = []
+        elif isinstance(node, ast.Name) and node.id in ours:
+            node.id = "ours"
+    hits = [(name, line) for name, line in named(tree) if name in _COMPILERS | _OPTIONS]
     return [f"{path}:{line}: {name} belongs in _jit.py" for name, line in hits]
+
+
+def own_decorators(tree: ast.Module) -> set[str]:
+    """Return the names that a module has from _jit.py: its `jit` is not Numba's."""
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "fastmetric._jit"
+        for alias in node.names
+    }
 
 
 def threads_of_numba(path: str, text: str) -> list[str]:
@@ -151,12 +168,12 @@ Rule = Callable[[str, str], list[str]]
 KEPT: dict[Rule, list[tuple[str, str]]] = {
     options_outside_jit: [
         ("fastmetric/_jit.py", "import numba\nf = numba.njit(nogil=True, fastmath=True)"),
-        ("fastmetric/core/a.py", "from fastmetric._jit import compiled\n@compiled\ndef f(): pass"),
+        ("fastmetric/core/a.py", "from fastmetric._jit import jit\n@jit\ndef f(): pass"),
         ("fastmetric/core/a.py", "from numba import types\nfrom numba.extending import intrinsic"),
     ],
     threads_of_numba: [("fastmetric/core/a.py", '"""Not prange."""\nfor i in range(3): pass')],
     imports_above_the_core: [
-        ("fastmetric/core/a.py", "import numpy as np\nfrom fastmetric._jit import compiled"),
+        ("fastmetric/core/a.py", "import numpy as np\nfrom fastmetric._jit import jit"),
         ("fastmetric/core/a.py", "from fastmetric.core import exp\nfrom fastmetric import _jit"),
         (
             "fastmetric/core/a.py",
@@ -182,7 +199,13 @@ BROKEN: dict[Rule, list[tuple[str, str]]] = {
         ("fastmetric/core/a.py", "from numba import njit as quick"),
         ("fastmetric/core/a.py", "import numba as nb\n@nb.jit\ndef f(): pass"),
         ("fastmetric/core/a.py", "from numba.extending import register_jitable"),
-        ("fastmetric/core/a.py", "@compiled(fastmath=True)\ndef f(): pass"),
+        ("fastmetric/core/a.py", "from fastmetric._jit import jit\nfrom numba import jit"),
+        ("fastmetric/core/a.py", "from fastmetric._jit import jit\nimport numba\nf = numba.jit(g)"),
+        ("fastmetric/core/a.py", "@jit\ndef f(): pass"),  # from where?
+        (
+            "fastmetric/core/a.py",
+            "from fastmetric._jit import jit\n@jit(fastmath=True)\ndef f(): pass",
+        ),
         ("fastmetric/learn/a.py", "def f():\n    import numba\n    return numba.vectorize"),
         ("fastmetric/core/a.py", "@overload(exp, jit_options={})\ndef f(x): pass"),
     ],
