@@ -60,7 +60,7 @@ def _assert_equal_the_twin(points, y, weights, chosen=None):
         terms = np.where(np.isfinite(s), weight, 0)[:, :, None] * sizes
         np.add.at(to, rows, terms.sum(axis=1))
         to += terms.sum(axis=0) * (-1 if to is expected else 1)
-    actual = way.scatter(np.zeros(len(rows)), own, other)
+    actual = way.gradient(np.zeros(len(rows)), own, other)
     assert np.all(np.abs(actual - expected) <= error + 600 * eps * np.abs(expected))
 
 
@@ -77,8 +77,8 @@ def test_comparison_with_the_twin_can_fail(monkeypatch):
     points, y = _clouds(100, 2, seed=0)
     weights = np.ones(100)
     _assert_equal_the_twin(points, y, weights)
-    scatter = CutoffGrid.scatter
-    monkeypatch.setattr(CutoffGrid, "scatter", lambda *args: scatter(*args) * (1 + 1e-10))
+    gradient = CutoffGrid.gradient
+    monkeypatch.setattr(CutoffGrid, "gradient", lambda *args: gradient(*args) * (1 + 1e-10))
     with pytest.raises(AssertionError):
         _assert_equal_the_twin(points, y, weights)
 
@@ -113,7 +113,7 @@ def test_same_bits_for_any_number_of_threads(d):
     for a, b in zip(one.log_sums()[:2], two.log_sums()[:2], strict=True):
         assert np.array_equal(a, b)
     pulls = np.zeros(9000), np.ones(9000), np.arange(9000.0)
-    assert np.array_equal(one.scatter(*pulls), two.scatter(*pulls))
+    assert np.array_equal(one.gradient(*pulls), two.gradient(*pulls))
 
 
 def test_rows_in_thin_lanes_share_a_task(monkeypatch):
