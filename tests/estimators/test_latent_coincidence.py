@@ -32,7 +32,7 @@ once = partial(LatentCoincidenceAnalysis, n_passes=1, early_stopping=False)
 
 @parametrize_with_checks(
     [
-        LatentCoincidenceAnalysis(max_iter=30),
+        LatentCoincidenceAnalysis(max_iter=3),
         LatentCoincidenceAnalysis(solver="em", early_stopping=False, n_passes=2),
         LatentCoincidenceClassifier(n_components=1),
     ]
