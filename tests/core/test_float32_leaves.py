@@ -83,7 +83,7 @@ def test_a_tolerance_of_1e_4_allows_float32(d):
     assert rule_of(sums, 0.0, 1e-2).in_float32 == 0
 
 
-def test_no_more_than_the_coarsest_error_is_allowed_however_many_dimensions():
+def test_float32_error_is_at_most_the_coarsest_in_any_dimension():
     """Beyond, errors would not just add up."""
     for d in (390, 410):
         sums = KernelSums(np.random.default_rng(0).standard_normal((64, d)))

@@ -186,7 +186,7 @@ def test_transform_is_the_product_with_components(iris):
     ]
 
 
-def test_early_stopping_learns_from_all_rows_for_as_long_as_errors_held_out_fall(wine):
+def test_early_stopping_refits_all_rows_for_the_best_length(wine):
     X, y = wine
     model = LatentCoincidenceAnalysis(2, init="pca", n_passes=1, random_state=0).fit(X, y)
     errors = model.history_["validation"]

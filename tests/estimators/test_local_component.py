@@ -442,7 +442,7 @@ def test_a_bad_parameter_raises_and_changes_nothing(parameters, message):
     assert estimator.covariance_ is before
 
 
-def test_covariances_that_would_fill_the_memory_are_refused_before_any_work():
+def test_covariances_that_would_fill_the_memory_are_refused():
     X = np.broadcast_to(np.zeros(500), (3000, 500))
     with pytest.raises(ValueError, match=r"6\.0 GB"):
         LocalComponentAnalysis(covariance="local").fit(X)
@@ -488,7 +488,7 @@ def test_ctrl_c_leaves_the_last_iteration():
     assert np.isfinite(estimator.score(X[:10]))
 
 
-def test_ctrl_c_before_rows_have_covariances_of_their_own_leaves_one_for_all(monkeypatch):
+def test_ctrl_c_before_a_covariance_per_row_leaves_the_shared_one(monkeypatch):
     def press(*arguments):
         raise KeyboardInterrupt
 

@@ -168,7 +168,7 @@ def test_all_directions_of_all_others_are_full_covariances():
     np.testing.assert_allclose(model.score_samples(query), np.log(expected), rtol=1e-11)
 
 
-def test_it_is_one_shared_covariance_where_all_rows_are_as_far_from_the_mean_along_one_line():
+def test_rows_equally_far_along_a_line_share_one_covariance():
     a = np.array([1.0, -0.5, 2.0])
     X = np.repeat([a, -a], 4, axis=0)
     query = np.random.default_rng(6).standard_normal((10, 3))

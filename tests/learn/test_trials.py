@@ -105,9 +105,7 @@ def test_the_schedule_with_the_fewest_errors_in_the_end_is_chosen(first, second,
     ],
 )
 @pytest.mark.parametrize("times", [1, 3])
-def test_the_preferred_start_stays_unless_the_other_is_better_by_a_standard_error(
-    ours, theirs, chosen, times
-):
+def test_the_preferred_start_stays_within_a_standard_error(ours, theirs, chosen, times):
     """However often the rows are held out: that does not make them more."""
     wrong = {0.0: ours, 1.0: theirs}
     trial = Trial(_Script([]), lambda W: np.isin(np.arange(6), wrong[W[0, 0]]), np.arange(6))

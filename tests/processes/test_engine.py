@@ -85,7 +85,7 @@ class Gate:
 
 
 @pytest.mark.parametrize("n_jobs", [2, 5])
-def test_results_come_in_the_order_of_the_items_whatever_the_finishing_order(n_jobs):
+def test_results_come_in_the_order_of_the_items(n_jobs):
     items = range(40)
     odd_done = {item: threading.Event() for item in items if item % 2}
     finished = []
@@ -130,9 +130,7 @@ class BrokenError(Exception):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_an_exception_in_a_task_propagates_and_what_has_not_begun_is_cancelled(
-    n_jobs, two_blas_threads
-):
+def test_an_exception_in_a_task_cancels_what_has_not_begun(n_jobs, two_blas_threads):
     gate = Gate(first_held=1)
 
     def task(item):
@@ -216,7 +214,7 @@ def test_blas_has_one_thread_inside_tasks_and_in_the_consumer(two_blas_threads):
     assert set(blas_threads()) == {2}
 
 
-def test_the_limit_is_counted_over_overlapping_users_and_restores_the_original(two_blas_threads):
+def test_the_limit_ends_with_the_last_of_overlapping_users(two_blas_threads):
     first_in, second_in, first_out = (threading.Event() for _ in range(3))
 
     def first():
@@ -275,7 +273,7 @@ def test_many_users_in_many_threads_leave_the_original_numbers(two_blas_threads)
     assert set(blas_threads()) == {2}
 
 
-def test_an_exception_in_a_sum_of_blocks_lifts_the_limit_while_its_traceback_is_kept(
+def test_the_limit_is_lifted_while_a_traceback_is_kept(
     two_blas_threads,
 ):
     X = np.zeros((200_000, 2))  # several row ranges

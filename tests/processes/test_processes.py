@@ -186,7 +186,7 @@ def fits_in_another_thread():
 
 
 @needs_fork
-def test_fits_in_children_forked_while_another_thread_fits_give_the_same_bits(alone):
+def test_fits_in_children_forked_during_a_fit_give_the_same_bits(alone):
     with fits_in_another_thread():
         for _ in range(8):
             assert in_forked_child(lambda: fit_bits(n_jobs=2)) == alone
@@ -214,7 +214,7 @@ def held_in_another_thread(manager):
 
 
 @needs_fork
-def test_a_fit_in_a_child_forked_while_another_thread_starts_a_bar_finishes(alone):
+def test_a_fit_in_a_child_forked_while_a_bar_starts_finishes(alone):
     # Every bar is made under a lock of tqdm's; the fork copies it locked.
     with held_in_another_thread(tqdm.get_lock()):
         assert in_forked_child(fit_bits) == alone
@@ -372,7 +372,7 @@ def interrupt_fits_of_one_block(n_jobs: int, times: int) -> None:
 
 @needs_signals
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_ctrl_c_at_any_moment_of_short_fits_raises_keyboard_interrupt_and_breaks_nothing(n_jobs):
+def test_ctrl_c_at_any_moment_of_short_fits_breaks_nothing(n_jobs):
     after = heard(start(f"interrupt_fits_of_one_block({n_jobs}, times=60)"))
     assert set(after["raised"]) == {"KeyboardInterrupt"}
     # Python drops an exception that falls into a destructor: now and then one is missing.
@@ -423,7 +423,7 @@ def test_code_from_the_cache_gives_the_bits_of_code_just_compiled(tmp_path):
     assert cold == warm
 
 
-def test_without_a_writable_folder_for_the_cache_the_package_works_uncached(tmp_path):
+def test_the_package_works_without_a_writable_cache_folder(tmp_path):
     # Root may write anywhere, but not below a file: that is what each of Numba's folders is.
     for package in ("fastmetric", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", ".*")
@@ -472,7 +472,8 @@ def first_fit() -> None:
     say(seconds=time.perf_counter() - began, bits=bits, **counted())
 
 
-def test_a_first_fit_with_a_warm_cache_compiles_nothing_and_takes_less_than_two_seconds(alone):
+def test_a_first_fit_with_a_warm_cache_compiles_nothing(alone):
+    """It takes less than two seconds."""
     seconds = []
     for _ in range(TRIALS):
         said = heard(start("first_fit()"))
