@@ -1,0 +1,1 @@
+"""Der & Saul's experiments: `python -m bench.papers.coincidence`."""

@@ -1,0 +1,1 @@
+"""Le Roux & Bach's experiments: `python -m bench.papers.local_component`."""

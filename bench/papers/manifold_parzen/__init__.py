@@ -1,0 +1,1 @@
+"""Vincent & Bengio's experiments: `python -m bench.papers.manifold_parzen`."""

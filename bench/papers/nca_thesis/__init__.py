@@ -1,0 +1,1 @@
+"""The experiments of Oneață's thesis on NCA: `python -m bench.papers.nca_thesis`."""
