@@ -25,8 +25,8 @@ from bench.papers import _command, _der_pictures, _der_rows
 from bench.papers._der_data import TASKS, Task, inputs, one_split, raw_splits
 from bench.papers._der_rows import Row
 from fastmetric import NCA, KDTree, LatentCoincidenceAnalysis, LatentCoincidenceClassifier
-from fastmetric._neighbor_votes import vote
 from fastmetric.learn.coincidence.impostors import nearest_others
+from fastmetric.learn.coincidence.trials import vote
 
 _K = 3
 _FEW = 500  # rows that code is compiled with
