@@ -8,21 +8,13 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from fastmetric import _validate, engine
-from fastmetric.core.tree.balanced_tree import UNIT, Tree
-from fastmetric.core.tree.nearest_search import (
-    Search,
-    count_within,
-    home_leaves,
-    nearest,
-    points_within,
-)
-from fastmetric.core.vector.register_blocks import make_panels
+from fastmetric import _validate
+from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.tree.nearest_search import count_within, points_within
 from fastmetric.learn.tree_building import LEAF_SIZE, build_tree
+from fastmetric.learn.tree_search import in_blocks, nearest_points, searchable
 
 Result = TypeVar("Result")
-
-_COORDINATES = 8192  # of the queries in a block: a millisecond of work in the plane
 
 
 class KDTree:
@@ -80,7 +72,7 @@ class KDTree:
         self.leaf_size = _validate.integer("leaf_size", leaf_size, 1)
         self.n_jobs = _validate.jobs(n_jobs)
         self.tree_ = build_tree(X, self.leaf_size, self.n_jobs)
-        self._search = _search(self.tree_)
+        self._search = searchable(self.tree_)
 
     @property
     def data(self) -> np.ndarray:
@@ -122,13 +114,7 @@ class KDTree:
         """
         X = self._queries(X)
         k = _validate.integer("k", k, 1, len(self.tree_.rows))
-        dist, ind = np.empty((len(X), k), X.dtype), np.empty((len(X), k), np.int64)
-
-        def block(which: np.ndarray) -> None:
-            nearest(self._search, X[which], which, dist, ind)
-
-        for _ in self._blocks(X, block):
-            pass
+        dist, ind = nearest_points(self._search, X, k, self.n_jobs)
         return (dist, ind) if return_distance else ind
 
     def query_radius(
@@ -209,31 +195,16 @@ class KDTree:
 
     def _blocks(self, X: np.ndarray, block: Callable[[np.ndarray], Result]) -> Iterator[Result]:
         """Yield block(numbers of queries) for all queries (m, d), neighbours together."""
-        size = max(16, _COORDINATES // X.shape[1])
-        parts = [slice(start, start + size) for start in range(0, len(X), size)]
-
-        def home(part: slice) -> np.ndarray:
-            return home_leaves(self.tree_, np.array(X[part], order="C"))
-
-        order = np.arange(len(X))
-        if len(parts) > 1:
-            nodes = np.concatenate(list(engine.run(home, parts, n_jobs=self.n_jobs)))
-            order = np.argsort(nodes, kind="stable")
-        yield from engine.run(lambda part: block(order[part]), parts, n_jobs=self.n_jobs)
+        return in_blocks(self.tree_, X, block, self.n_jobs)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: not the panels, which are the points once more."""
-        return {name: value for name, value in vars(self).items() if name != "_search"}
+        """Return what is pickled: arrays and numbers, without the panels of the points."""
+        state = {name: value for name, value in vars(self).items() if name != "_search"}
+        return state | {"tree_": tuple(self.tree_)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._search = _search(self.tree_)
-
-
-def _search(tree: Tree) -> Search:
-    """Return the tree with its points in panels."""
-    n, d = tree.rows.shape
-    return Search(tree, make_panels(np.pad(tree.rows, ((0, -n % UNIT), (0, 0))), d, UNIT))
+        vars(self).update(state | {"tree_": Tree(*state["tree_"])})
+        self._search = searchable(self.tree_)
 
 
 def _hand_out(results: np.ndarray, which: np.ndarray, ends: np.ndarray, values: np.ndarray) -> None:
@@ -244,7 +215,7 @@ def _hand_out(results: np.ndarray, which: np.ndarray, ends: np.ndarray, values: 
         start = end
 
 
-# The border
+# Validation
 
 
 def _points(X: Any, dtype: Any) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric._coincidence_fit import CoincidenceFit, climbed
 from fastmetric._validate import given_pairs
+from fastmetric.learn.coincidence import coincidence_fit
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
-from fastmetric.learn.coincidence import trials as trial_fits
-from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, State
-from fastmetric.learn.coincidence.likelihood_solvers import Climb, Model, Recorder
+from fastmetric.learn.coincidence.impostor_rounds import Settings
+from fastmetric.learn.coincidence.likelihood_solvers import Model
 from fastmetric.learn.coincidence.streaming_pairs import PairSteps
+from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder, report, say
 from fastmetric.learn.rows import project
 
+_INITS = ("auto", "rca", "pca", "identity")
+_ADVICE = "Raise max_iter or tol."
 
-class LatentCoincidenceAnalysis(
-    CoincidenceFit, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+
+class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Latent Coincidence Analysis: a metric from pairs that belong together, or do not.
 
     Rows x, x' are mapped to latent points, normal around W x and W x' with variance sigma^2 in
@@ -134,6 +134,12 @@ class LatentCoincidenceAnalysis(
     (2, 4)
     """
 
+    # What a fit leaves behind
+    components_: np.ndarray
+    noise_variance_: float
+    history_: dict[str, np.ndarray]
+    _pair_steps: dict[str, Any]  # the memory of partial_fit_pairs
+
     def __init__(
         self,
         n_components: int | None = None,
@@ -184,41 +190,17 @@ class LatentCoincidenceAnalysis(
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
             _validate.squarable(X, "X", len(X) ** 2)
-            starts = self._starts(X)
-            schedules = self._schedules(len(X))
-            recorder = Recorder(self._say)
-            kept: list[State] = []
-
-            def run() -> Climb:
-                start, settings = starts[-1], schedules[0]
-                errors: list[float] = []
-                trials = self._trials(X, y, settings) if self.early_stopping else []
-                if trials:
-                    start = trial_fits.best_start(trials, starts)
-                    settings, errors = trial_fits.best_schedule(
-                        trials, start, schedules, lambda share: self._say({"validation": share})
-                    )
-
-                def keep(state: State, number: int) -> None:
-                    figures: dict[str, float] = {
-                        "pairs": state.n_pairs,
-                        "active": int(state.scaled.sum()),
-                    }
-                    if errors:
-                        figures["validation"] = errors[number]
-                    recorder.keep(state.model, **figures)
-                    kept[:] = [state]
-
-                length = len(errors) - 1 if errors else settings.most_rounds
-                return ImpostorRounds(X, y, settings, self.n_jobs).run(start(X, y), length, keep)
-
-            climb, interrupted = climbed(run, recorder)
-            (state,) = kept
-            self._set_model(state.model, recorder, X.dtype, unit=state.unit())
+            given = self._given(X.shape[1])
+            ways = coincidence_fit.schedules(self._settings(), self.n_passes, len(X))
+            rng = check_random_state(self.random_state)
+            state, outcome = coincidence_fit.fit(
+                X, y, ways, given, rng, self._tell, self._tell_errors
+            )
+            self._set_model(state.model, outcome, X.dtype, unit=state.unit())
             self.length_scales_ = state.length_scales()
             self.classes_ = classes
             self._forget("_pair_steps")
-        self._end(climb, interrupted)
+        report(outcome, "LatentCoincidenceAnalysis", _ADVICE)
         return self
 
     def fit_pairs(self, pairs: Any, y: Any, X: Any = None) -> LatentCoincidenceAnalysis:
@@ -241,19 +223,12 @@ class LatentCoincidenceAnalysis(
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, firsts, seconds, coincide = given_pairs.pairs(self, pairs, y, X)
-            problem, W, noise = self._problem_of_pairs(X, firsts, seconds, coincide)
-            solve = solvers.SOLVERS[self.solver]
-            recorder = Recorder(self._say)
-
-            def run() -> Climb:
-                return solve(
-                    problem, W, noise, max_iter=self.max_iter, tol=self.tol, recorder=recorder
-                )
-
-            climb, interrupted = climbed(run, recorder)
-            self._set_model(climb.model, recorder, X.dtype, unit=1.0)
+            given = self._given(X.shape[1])
+            start = coincidence_fit.problem_of_pairs(X, (firsts, seconds, coincide), given)
+            outcome = coincidence_fit.fit_pairs(*start, self._settings(), self._tell)
+            self._set_model(outcome.last.model, outcome, X.dtype, unit=1.0)
             self._forget("length_scales_", "classes_", "_pair_steps")
-        self._end(climb, interrupted)
+        report(outcome, "LatentCoincidenceAnalysis", _ADVICE)
         return self
 
     def partial_fit_pairs(self, pairs: Any, y: Any, X: Any = None) -> LatentCoincidenceAnalysis:
@@ -282,22 +257,24 @@ class LatentCoincidenceAnalysis(
             first = not hasattr(self, "components_")
             X, firsts, seconds, coincide = given_pairs.pairs(self, pairs, y, X, first)
             if first:
-                _, W, noise = self._problem_of_pairs(X, firsts, seconds, coincide)
+                pairs_of_rows = firsts, seconds, coincide
+                given = self._given(X.shape[1])
+                _, W, noise = coincidence_fit.problem_of_pairs(X, pairs_of_rows, given)
             else:
                 W, noise = _validate.components_so_far(self), self.noise_variance_
             going_on = hasattr(self, "_pair_steps")
-            # A copy: a call that is interrupted leaves no trace.
-            steps = deepcopy(self._pair_steps) if going_on else PairSteps(W, noise)
-            recorder = Recorder(self._say)
+            steps = PairSteps.resumed(self._pair_steps) if going_on else PairSteps(W, noise)
+            recorder: Recorder[Model] = Recorder(self._tell)
             earlier = self.history_ if going_on else {}
             order = check_random_state(self.random_state).permutation(len(coincide))
             log_likelihood = steps.learn(
                 X, firsts[order], seconds[order], coincide[order], self.n_jobs
             )
             model = Model(steps.W, steps.noise, log_likelihood)
-            recorder.keep(model, pairs=len(coincide))
-            self._set_model(model, recorder, X.dtype, unit=1.0)
-            self.n_iter_, self._pair_steps = steps.count, steps
+            solvers.keep(recorder, model, pairs=len(coincide))
+            outcome = recorder.outcome(Ending.CONVERGED, "all pairs were seen")
+            self._set_model(model, outcome, X.dtype, unit=1.0)
+            self.n_iter_, self._pair_steps = steps.count, steps.state()
             for name, past in earlier.items():
                 self.history_[name] = np.append(past, self.history_[name])
             self._forget("length_scales_", "classes_")
@@ -320,6 +297,65 @@ class LatentCoincidenceAnalysis(
         X = _validate.query_data(self, X)
         origin = np.zeros(X.shape[1], X.dtype)
         return project(X, origin, self.components_.astype(X.dtype, copy=False), self.n_jobs)
+
+    def _check_parameters(self) -> None:
+        """Raise on a parameter out of range."""
+        _validate.choice("solver", self.solver, tuple(solvers.SOLVERS))
+        _validate.integer("n_neighbors", self.n_neighbors, 1)
+        _validate.integer("refresh", self.refresh, 1)
+        if self.n_passes != "auto":
+            _validate.integer("n_passes", self.n_passes, 1)
+        _validate.integer("max_iter", self.max_iter, 1)
+        _validate.number("tol", self.tol)
+        _validate.flag("early_stopping", self.early_stopping)
+        _validate.share("validation_fraction", self.validation_fraction)
+        _validate.jobs(self.n_jobs)
+
+    def _settings(self) -> Settings:
+        """Return how rounds are to go."""
+        return Settings(self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol)
+
+    def _given(self, n_features: int) -> coincidence_fit.Given:
+        """Return the other parameters of a fit, checked against the number of features."""
+        p, init = n_features, self.init
+        if self.n_components is not None:
+            p = _validate.integer("n_components", self.n_components, 1, n_features)
+        if isinstance(init, str):
+            _validate.choice("init", init, _INITS)
+        else:
+            init = _validate.transformation(init, n_features, "init")
+            if self.n_components not in (None, len(init)):
+                raise ValueError(
+                    f"init has {len(init)} rows; n_components is {p}. Give one row per component."
+                )
+        return coincidence_fit.Given(
+            p, init, self.n_jobs, self.early_stopping, self.validation_fraction
+        )
+
+    def _tell(self, iterate: Iterate[Model]) -> None:
+        """Print a line for an iteration if verbose."""
+        if self.verbose:
+            say("LatentCoincidenceAnalysis", iterate)
+
+    def _tell_errors(self, share: float) -> None:
+        """Print the share of errors on rows held out if verbose."""
+        if self.verbose:
+            print(f"[LatentCoincidenceAnalysis] validation {share:.6g}", flush=True)
+
+    def _set_model(self, model: Model, outcome: Outcome, dtype: np.dtype, unit: float) -> None:
+        """Set what was learnt, in units in which the length scale `unit` is 1."""
+        self.components_ = (model.W / unit).astype(dtype)
+        self._n_features_out = len(self.components_)
+        self.noise_variance_ = model.noise / unit**2
+        self.log_likelihood_ = model.log_likelihood
+        self.history_, self.n_iter_ = outcome.history(), max(outcome.last.number, 1)
+        self.history_["noise_variance"] /= unit**2
+
+    def _forget(self, *names: str) -> None:
+        """Drop what an earlier fit of another kind left behind."""
+        for name in names:
+            if hasattr(self, name):
+                delattr(self, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,17 +17,42 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric._local_fit import NEIGHBOURS, ONLINE_BATCH, LocalFit, learns_online
-from fastmetric.learn.local_component import em, streaming_rows
+from fastmetric.learn.local_component import em, local_fit, streaming_rows
 from fastmetric.learn.local_component.batch_em import Batches
-from fastmetric.learn.local_component.em import Problem, Step
+from fastmetric.learn.local_component.covariance_model import (
+    LocalDensity,
+    LocalModel,
+    Penalty,
+    Shape,
+)
+from fastmetric.learn.local_component.em import Problem
+from fastmetric.learn.local_component.per_row import Kernels
+from fastmetric.learn.local_component.streaming_rows import Seen
+from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder, report, say
 from fastmetric.learn.rows import whitened
+
+_COVARIANCES = ("full", "diag", "spherical", "low_rank", "local")
+_NEIGHBOURS = 3000  # rows that partial_fit keeps, unless told otherwise
+_ONLINE_BATCH = 1000
+_MOST_BYTES = 4e9  # of the covariances of "local"
+
+
+def learns_online(estimator: LocalComponentAnalysis) -> bool:
+    """Return whether an estimator can learn from a few rows at a time; raise why it cannot."""
+    for name, value in (("covariance", "local"), ("gaussian", "search"), ("nu", "auto")):
+        given = getattr(estimator, name)
+        if isinstance(given, str) and given == value:
+            raise AttributeError(
+                f"{name}={value!r} needs all rows at once, and partial_fit sees a few at a time. "
+                "Choose another, or call fit."
+            )
+    return True
 
 
 class LocalComponentAnalysis(
-    LocalFit, ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator
 ):
-    """Local Component Analysis: the metric under which a kernel density foretells rows best.
+    """Local Component Analysis: the metric of largest leave-one-out likelihood.
 
     Learns the covariance Sigma of a Gaussian kernel by EM, so that every row is likely under the
     mean of the kernels around all *other* rows. PCA makes the whole cloud of rows round; here
@@ -137,6 +163,10 @@ class LocalComponentAnalysis(
     array([ True])
     """
 
+    # What a fit leaves behind, besides the attributes above.
+    _roots: np.ndarray | None  # (n, D, D), of the rows' own covariances
+    _seen: tuple  # what partial_fit goes on from
+
     def __init__(
         self,
         *,
@@ -190,16 +220,12 @@ class LocalComponentAnalysis(
             X = _validate.unlabelled_data(self, X, least_rows=2)
             self._check_parameters(*X.shape)
             rng = check_random_state(self.random_state)
-            penalty = self._choose_penalty(X, rng)
-            problem = Problem(X, self._shape, penalty, self.n_jobs, self._label)
-            outcome = self._learn(problem, rng)
-            model = outcome.model
-            self._set_model(model, problem.mean, problem.rows(model))
-            if self.covariance == "local" and not outcome.interrupted:
-                outcome = self._learn_each(problem, outcome)
-            self._set_outcome(problem, outcome, rng)
-            local = model.covariance - penalty.local * np.eye(X.shape[1])
-            size = self.n_neighbors or NEIGHBOURS
+            fitted = local_fit.fit(X, self._settings(len(X)), rng, self._tell)
+            problem, model, outcome = fitted.problem, fitted.model, fitted.outcome
+            self._set_model(model, problem.mean, problem.rows(model), fitted.roots)
+            self._set_run(problem, outcome, fitted.log_likelihood)
+            local = model.covariance - problem.penalty.local * np.eye(X.shape[1])
+            size = self.n_neighbors or _NEIGHBOURS
             seen, _ = streaming_rows.first_seen(X, size, rng, (problem.mean, problem.cov))
             self._seen = tuple(seen._replace(local=local))
         self._report(outcome)
@@ -231,7 +257,7 @@ class LocalComponentAnalysis(
             first = not hasattr(self, "components_")
             X = _validate.unlabelled_data(self, X, least_rows=2 if first else 1, first=first)
             self._check_parameters(None, X.shape[1])
-            size = self.n_neighbors or NEIGHBOURS
+            size = self.n_neighbors or _NEIGHBOURS
             if first:
                 moments = em.mean_and_covariance(X, self.n_jobs)
                 rng = check_random_state(self.random_state)
@@ -244,15 +270,15 @@ class LocalComponentAnalysis(
             problem = Problem(
                 X, self._shape, self._given_penalty(), self.n_jobs, moments=(seen.mean, seen.cov)
             )
-            batches = Batches(self.batch_size or ONLINE_BATCH, size, self.discount)
+            batches = Batches(self.batch_size or _ONLINE_BATCH, size, self.discount)
             # The first kernel is as wide as the data: no direction is any more Gaussian than local.
             start = problem.start() if first else problem.model(seen.local)
             model, local, value = streaming_rows.learnt(problem, start, seen, places, batches)
             self._set_model(model, seen.mean, problem.rows(model, seen.sample))
             self._seen = tuple(seen._replace(local=local))
-            step = Step(model.q, value, problem.objective(model, value), 0.0)
-            self.nu_, self.history_ = np.array(problem.penalty), em.history([step])
-            self.log_likelihood_, self.n_iter_ = value, 1
+            recorder: Recorder[LocalModel] = Recorder(first=1)
+            recorder.keep(model, **em.figures(model.q, value, problem.objective(model, value)))
+            self._set_run(problem, recorder.outcome(Ending.CONVERGED, "all rows were seen"), value)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -324,8 +350,167 @@ class LocalComponentAnalysis(
         """
         check_is_fitted(self)
         n_samples = _validate.integer("n_samples", n_samples, 1)
-        drawn = self._draw(n_samples, check_random_state(random_state))
+        density = LocalDensity(self._fitted_model(), self.mean_, self._rows)
+        drawn = local_fit.draw(density, self._roots, n_samples, check_random_state(random_state))
         return drawn.astype(self._rows.dtype, copy=False)
+
+    def _check_parameters(self, n: int | None = None, D: int | None = None) -> None:
+        """Raise on a parameter out of range; also for n rows of D features, if these are known."""
+        _validate.choice("covariance", self.covariance, _COVARIANCES)
+        if not isinstance(self.gaussian, bool | np.bool_):
+            _validate.choice("gaussian", self.gaussian, ("search",))
+        if self.gaussian and self.covariance != "full":
+            raise ValueError(
+                f"gaussian={self.gaussian!r} goes with covariance='full', the only one that can "
+                f"be split; got covariance={self.covariance!r}."
+            )
+        if self.covariance == "low_rank":
+            _validate.integer("rank", self.rank, 1, None if D is None else max(D - 1, 1))
+        elif self.rank is not None:
+            raise ValueError(f"rank={self.rank!r} goes with covariance='low_rank' only.")
+        if not isinstance(self.nu, str):
+            self._given_penalty()
+        else:
+            _validate.choice("nu", self.nu, ("auto",))
+        if not _validate.number("smoothing", self.smoothing) > 0:
+            raise ValueError(f"smoothing should be more than 0; got {self.smoothing!r}.")
+        for name, least in (("batch_size", 1), ("n_neighbors", 2)):
+            if getattr(self, name) is not None:
+                _validate.integer(name, getattr(self, name), least)
+        if _validate.number("discount", self.discount) >= 1:
+            raise ValueError(f"discount should be less than 1; got {self.discount!r}.")
+        in_batches = self.batch_size is not None or self.n_neighbors is not None
+        if in_batches and (self.gaussian == "search" or self.covariance == "local"):
+            given = "gaussian='search'" if self.gaussian == "search" else "covariance='local'"
+            raise ValueError(f"{given} learns from all rows: batch_size and n_neighbors are None.")
+        _validate.share("validation_fraction", self.validation_fraction)
+        _validate.integer("max_iter", self.max_iter, 1)
+        _validate.number("tol", self.tol)
+        _validate.jobs(self.n_jobs)
+        size = 8.0 * (n or 0) * (D or 0) ** 2
+        if self.covariance == "local" and size > _MOST_BYTES:
+            raise ValueError(
+                f"covariance='local' keeps a matrix per row: {n:,} rows of {D} features would take "
+                f"{size / 1e9:.1f} GB, of {_MOST_BYTES / 1e9:.0f} GB at most. Give fewer rows or "
+                "features, or another covariance."
+            )
+
+    def _given_penalty(self) -> Penalty:
+        """Return nu, a number or a pair, as two numbers."""
+        pair = self.nu if isinstance(self.nu, tuple | list) else (self.nu, self.nu)
+        if len(pair) != 2:
+            raise ValueError(f"nu should be a number, a pair of them or 'auto'; got {self.nu!r}.")
+        return Penalty(*(_validate.number("nu", value) for value in pair))
+
+    @property
+    def _shape(self) -> Shape:
+        """Return what the model may be like; the start of "local" is full."""
+        form = "full" if self.covariance == "local" else self.covariance
+        return Shape(form, self.rank or 0, bool(self.gaussian))
+
+    @property
+    def _label(self) -> str | None:
+        """Return the name of a progress bar; None: there is none."""
+        return "pairs" if self.verbose else None
+
+    def _batches(self, n: int) -> Batches | None:
+        """Return how n rows are looked at; None: all at once."""
+        if self.batch_size is None and self.n_neighbors is None:
+            return None
+        size, neighbours = (
+            n if given is None else min(given, n) for given in (self.batch_size, self.n_neighbors)
+        )
+        return Batches(size, neighbours, self.discount)
+
+    def _settings(self, n: int) -> local_fit.Settings:
+        """Return the parameters as a fit of n rows takes them."""
+        return local_fit.Settings(
+            self._shape,
+            None if isinstance(self.nu, str) else self._given_penalty(),
+            self._batches(n),
+            search=isinstance(self.gaussian, str) and self.gaussian == "search",
+            per_row=self.covariance == "local",
+            smoothing=self.smoothing,
+            validation_fraction=self.validation_fraction,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            n_jobs=self.n_jobs,
+            label=self._label,
+        )
+
+    def _set_model(
+        self,
+        model: LocalModel,
+        mean: np.ndarray,
+        rows: np.ndarray,
+        roots: np.ndarray | None = None,
+    ) -> None:
+        """Set what describes the density, with kernels around rows in its coordinates (n, D).
+
+        `roots` (n, D, D) are those of the rows' own covariances, in these coordinates.
+        """
+        self._B, self._inverse, self._log_det = model.B, model.inverse, model.log_det
+        self._rows = np.ascontiguousarray(rows[:, : model.q])
+        self._density: LocalDensity | None = None
+        self._roots = roots
+        self.mean_, self.covariance_, self.n_local_ = mean, model.covariance, model.q
+        self.components_, self.gaussian_components_ = model.B[: model.q], model.B[model.q :]
+        if roots is not None:
+            spread = model.inverse @ roots
+            self.covariance_ = spread @ spread.transpose(0, 2, 1)
+
+    def _set_run(self, problem: Problem, outcome: Outcome, log_likelihood: float) -> None:
+        """Set what tells of the run."""
+        self.nu_ = np.array(problem.penalty)
+        self.history_, self.n_iter_ = outcome.history(), outcome.last.number
+        self.log_likelihood_ = log_likelihood
+
+    def _fitted_model(self) -> LocalModel:
+        """Return the model of the fit."""
+        return LocalModel(self._B, self._inverse, self.n_local_, self._log_det, self.covariance_)
+
+    def _log_densities(self, X: np.ndarray) -> np.ndarray:
+        """Return the log densities (m,) of rows X (m, D), float64."""
+        if self._density is None:
+            self._density = LocalDensity(
+                self._fitted_model(),
+                self.mean_,
+                _validate.squarable(self._rows, "X") if self.n_local_ else self._rows,
+                self.n_jobs,
+            )
+        if self._roots is None:
+            W = self._density.coordinates(X)
+            if self.n_local_:
+                _validate.squarable(W[:, : self.n_local_], "X")
+            return self._density.log_densities(W, self._label)
+        W = np.subtract(X, self.mean_, dtype=np.float64) @ self._B.T
+        kernels = Kernels(self._rows.astype(np.float64), self._roots)
+        return local_fit.log_densities_per_row(kernels, W, self._log_det, self.n_jobs, self._label)
+
+    def _tell(self, iterate: Iterate) -> None:
+        """Print a line for an iteration if verbose."""
+        if self.verbose:
+            say("LocalComponentAnalysis", iterate)
+
+    def _report(self, outcome: Outcome) -> None:
+        """Tell how the fit ended, if not by convergence."""
+        advice = "Raise max_iter or tol."
+        if outcome.collapsed:
+            advice = (
+                "It grows without bound as the kernel narrows in a direction in which rows have "
+                "equal values. Give nu > 0."
+            )
+        report(outcome, "LocalComponentAnalysis", advice)
+        if self.n_local_ == 0:
+            warnings.warn(
+                "No local direction is left: the density is a single Gaussian, and transform "
+                "returns no columns.",
+                stacklevel=3,
+            )
+
+    def _remembered(self) -> Seen:
+        """Return what is kept of the rows seen, for partial_fit."""
+        return Seen(*self._seen)
 
     @property
     def _n_features_out(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,23 +12,23 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
-from fastmetric._nca_fit import NCAFit
+from fastmetric.learn import linear_starts
 from fastmetric.learn.kernel_sums.log_sums import METHODS
-from fastmetric.learn.nca import streaming, training
+from fastmetric.learn.nca import nca_fit, starts, streaming, training
 from fastmetric.learn.nca.class_weights import KERNELS, Mixture
-from fastmetric.learn.nca.early_stopping import Validation
 from fastmetric.learn.nca.objective import Objective
-from fastmetric.learn.rows import project
+from fastmetric.learn.nca.posterior import Posterior
+from fastmetric.learn.nca.training import LearntMap
+from fastmetric.learn.optim import row_batches
+from fastmetric.learn.optim.outcome import Iterate, Outcome, report, say
+from fastmetric.learn.rows import column_means, project
 
 
-class NCA(
-    NCAFit, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
-):
+class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
     """Neighbourhood Components Analysis, from a hundred rows to millions.
 
     Learns a linear map A (n_components, n_features) under which a row's stochastic neighbour,
@@ -160,7 +159,13 @@ class NCA(
     True
     """
 
-    _ascent: Any  # the memory of partial_fit
+    # What a fit leaves behind
+    components_: np.ndarray
+    classes_: np.ndarray
+    history_: dict[str, np.ndarray]
+    _X: Any  # the rows, for partial_fit; None after a pickle of a fit
+    _y: Any
+    _step_rule: dict[str, Any] | None  # the memory of partial_fit
 
     def __init__(
         self,
@@ -231,35 +236,14 @@ class NCA(
             X, classes, y = _validate.training_data(self, X, y)
             mixture = self._mixture(len(classes))
             rng = check_random_state(self.random_state)
-            learnt, held_out = self._learning_rows(y, rng)
-            solver = training.choose_solver(self.solver, len(learnt), len(classes))
-            d, init = self._check_start(
-                X.shape[1], len(learnt), len(classes), annealing=self.annealing
-            )
-            problem = self._problem(X, y, learnt, mixture)
-            start = self._start(init, d, problem, rng, in_batches=solver != "lbfgs")
-            validation = None
-            if self.early_stopping:
-                numbers = np.searchsorted(np.unique(y[learnt]), y[held_out])
-                validation = Validation(problem, X[held_out], numbers)
-            outcome = self._maximise(problem, solver, start, validation, rng)
-            best = outcome.last if validation is None else validation.best(outcome)
-            self._set_map(best, outcome, X.dtype)
-            if solver != "lbfgs":
-                self._judge(best, problem, rng)
-            if validation is not None:
-                self.history_["validation"] = validation.history(outcome)
-            self._remember(X, y, classes, mixture.sharing(best.beta, len(classes)))
-            self._ascent, self._learnt_share = None, best.beta
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        if not outcome.converged:
-            warnings.warn(
-                f"NCA has not converged after {self.n_iter_} iterations ({outcome.message}). "
-                "Raise max_iter or tol, or scale the features.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            settings = self._settings(len(X), self._check_init(X.shape[1], self.annealing))
+            fitted = nca_fit.fit(X, y, mixture, settings, rng, self._begin, self._tell)
+            self._set_map(fitted.best, fitted.outcome, X.dtype)
+            self.objective_, self.error_bound_ = fitted.objective, fitted.error_bound
+            self.history_ = fitted.history
+            self._remember(X, y, classes, mixture.sharing(fitted.best.beta, len(classes)))
+            self._step_rule, self._learnt_share = None, fitted.best.beta
+        report(fitted.outcome, "NCA", "Raise max_iter or tol, or scale the features.")
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> NCA:
@@ -298,20 +282,21 @@ class NCA(
                     f"The rows so far are of one class only ({classes[present[0]]!r}); at least "
                     "two are needed to learn anything. Give rows of another class with them."
                 )
-            problem = self._problem(X, y, np.arange(len(X)), mixture)
+            init = self._check_init(X.shape[1], annealing=False) if first else "auto"
+            settings = self._settings(len(X), init)._replace(annealing=False)
+            problem = nca_fit.make_objective(X, y, mixture, settings)
             if first:
-                d, init = self._check_start(X.shape[1], len(X), len(present), annealing=False)
+                d, init = starts.resolved_start(settings, X.shape[1], len(X), len(present))
                 rng = check_random_state(self.random_state)
                 # Not widened as for a fit in batches: there may be few steps to grow again in.
-                A = self._start(init, d, problem, rng, in_batches=False)
+                A = starts.starting_map(init, d, problem, settings, rng, in_batches=False)
                 self._learnt_share = None
             else:
                 A = _validate.components_so_far(self)
             size = training.choose_batch_size(self.batch_size, "stochastic", len(X))
-            outcome, self._ascent = streaming.learn(
-                problem, A, seen, size, self.alpha, None if first else self._ascent
-            )
-            self._set_map(outcome.last, outcome, X.dtype)
+            state = None if first else self._step_rule
+            outcome, self._step_rule = streaming.learn(problem, A, seen, size, self.alpha, state)
+            self._set_map(outcome.last.model, outcome, X.dtype)
             self.error_bound_ = 1.0
             self._remember(X, y, classes, mixture, online=True)
         return self
@@ -373,6 +358,160 @@ class NCA(
         for rows, posterior in self._posteriors(X):
             numbers[rows] = posterior.argmax(axis=1)
         return self.classes_[numbers]
+
+    def _check_parameters(self) -> None:
+        """Raise on a parameter out of range."""
+        _validate.choice("kernel", self.kernel, KERNELS)
+        _validate.choice("method", self.method, METHODS)
+        _validate.choice("solver", self.solver, training.SOLVERS)
+        _validate.choice("batches", self.batches, row_batches.NAMES)
+        _validate.tolerances(self.rtol, 0.0)
+        _validate.number("alpha", self.alpha)
+        _validate.number("tol", self.tol)
+        _validate.integer("max_iter", self.max_iter, 1)
+        _validate.share("validation_fraction", self.validation_fraction)
+        _validate.flag("annealing", self.annealing)
+        _validate.flag("early_stopping", self.early_stopping)
+        _validate.background(self.background)
+        if self.batch_size != "auto":
+            _validate.integer("batch_size", self.batch_size, 2)
+        _validate.jobs(self.n_jobs)
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"callback should be callable or None; got {self.callback!r}.")
+
+    def _mixture(self, n_classes: int) -> Mixture:
+        """Return how the densities of so many classes are made up."""
+        flag = isinstance(self.background, bool | np.bool_)
+        present = bool(self.background) if flag else True
+        given = not flag and not isinstance(self.background, str)
+        beta = np.full(n_classes, float(self.background)) if given else None
+        return Mixture(self.kernel, _validate.priors(self.priors, n_classes), present, beta)
+
+    def _settings(self, n: int, init: str | np.ndarray) -> training.Settings:
+        """Return the parameters as a fit of n rows takes them."""
+        subsample = self.subsample
+        if subsample is not None:
+            subsample = _validate.sample_size("subsample", subsample, n)
+        return training.Settings(
+            self.solver,
+            self.batch_size,
+            self.batches,
+            self.alpha,
+            learns_beta=isinstance(self.background, str) and self.background == "learn",
+            max_iter=self.max_iter,
+            tol=self.tol,
+            verbose=bool(self.verbose),
+            method=self.method,
+            rtol=self.rtol,
+            n_jobs=self.n_jobs,
+            n_components=self.n_components,
+            init=init,
+            subsample=subsample,
+            annealing=self.annealing,
+            early_stopping=self.early_stopping,
+            validation_fraction=self.validation_fraction,
+        )
+
+    def _check_init(self, n_features: int, annealing: bool) -> str | np.ndarray:
+        """Return the start: a name, or an array with as many rows as there are components."""
+        d = n_features
+        if self.n_components is not None:
+            d = _validate.integer("n_components", self.n_components, 1, n_features)
+        if self.warm_start and hasattr(self, "components_"):
+            given, name = self.components_, "components_ (warm_start)"
+        elif isinstance(self.init, str):
+            return _validate.choice("init", self.init, linear_starts.NAMES)
+        else:
+            given, name = self.init, "init"
+        A = _validate.transformation(given, n_features, name)
+        fits = len(A) >= d if annealing else len(A) == d
+        if self.n_components is not None and not fits:
+            wanted = "at least one row" if annealing else "one row"
+            raise ValueError(
+                f"{name} has {len(A)} rows; n_components is {d}. Give {wanted} per component."
+            )
+        return A
+
+    def _begin(self, problem: Objective, settings: training.Settings, d: int) -> None:
+        """Print what is to be fitted, if verbose."""
+        if not self.verbose:
+            return
+        (n, n_features), solver = problem.X.shape, settings.solver
+        by = "" if solver == "lbfgs" else f" by batches of {settings.batch_size}"
+        print(
+            f"[NCA] {self.kernel}, {problem.method}, {solver}{by}: {n} rows, {n_features} "
+            f"features to {d}",
+            flush=True,
+        )
+
+    def _tell(self, iterate: Iterate[LearntMap]) -> None:
+        """Print a line for an iteration if verbose, and call the callback."""
+        if self.verbose:
+            say("NCA", iterate, iterate.model.way)
+        if self.callback is not None:
+            with engine.ctrl_c_at_once():
+                self.callback(iterate.model.A.flatten(), iterate.number)
+
+    def _set_map(self, best: LearntMap, outcome: Outcome, dtype: np.dtype) -> None:
+        """Set the map that a run found, and the figures of the run."""
+        self.components_ = best.A.astype(dtype)
+        self._n_features_out = len(self.components_)
+        self.objective_, self.error_bound_ = best.objective, best.error_bound
+        self.history_, self.n_iter_ = outcome.history(), outcome.last.number
+
+    def _remember(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        classes: np.ndarray,
+        mixture: Mixture,
+        online: bool = False,
+    ) -> None:
+        """Set what predictions and further rows need: all rows, projected and as they are."""
+        self.classes_, self._X, self._y, self._online = classes, X, y, online
+        order = np.argsort(y, kind="stable")
+        sizes = np.bincount(y, minlength=len(classes))
+        self._offsets = np.concatenate([[0], np.cumsum(sizes)])
+        self._center = column_means(X, self.n_jobs)
+        self._kernel, self._priors = mixture.kernel, mixture.priors
+        self.background_ = mixture.shares(sizes) if mixture.background else None
+        self._reference = project(X, self._center, self.components_, self.n_jobs)[order]
+
+    def _new_rows(
+        self, X: Any, y: Any, classes: Any, first: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return new rows (n, D), their class numbers (n,), and all classes."""
+        if not first and self._X is None:
+            raise ValueError(
+                "The rows of fit are not part of its pickle, and partial_fit needs them. Fit "
+                "again, or learn by partial_fit from the start: its rows are kept."
+            )
+        known = classes if first else self.classes_
+        if not first and classes is not None:
+            given = np.unique(classes)
+            if not np.array_equal(given, known):
+                raise ValueError(
+                    f"classes={given.tolist()} are not those of the first rows, "
+                    f"{known.tolist()}. Leave classes out, or begin anew with fit."
+                )
+        X, classes, y = _validate.new_rows(self, X, y, known, first)
+        if not first:
+            X = X.astype(self._X.dtype, copy=False)
+        return X, y, classes
+
+    def _posteriors(self, X: np.ndarray) -> Any:
+        """Yield ranges of rows with their class posteriors."""
+        dtype = self._reference.dtype
+        query = project(X.astype(dtype, copy=False), self._center, self.components_, self.n_jobs)
+        posterior = Posterior(
+            self._reference,
+            self._offsets,
+            Mixture(self._kernel, self._priors, self.background_ is not None, self.background_),
+            method=self.method,
+            rtol=self.rtol,
+            n_jobs=self.n_jobs,
+        )
+        return posterior(query, "predict" if self.verbose else None)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: not the rows of a fit, which may be large."""

@@ -13,6 +13,7 @@ from fastmetric import LatentCoincidenceAnalysis
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence.impostors import ActiveSet, target_neighbors
 from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence
+from fastmetric.learn.optim.outcome import Recorder
 
 
 class Plan(NamedTuple):
@@ -30,15 +31,15 @@ QUICK = Plan(n=3_000, steps=100, repeats=1)
 def solver(plan: Plan) -> Iterator[Row]:
     """The pairs of the first round on letter: the seconds to the likelihood that EM ends at."""
     problem, W, noise = _problem(plan.n)
-    compiling = clock(lambda: solvers.em(problem, W, noise, max_iter=1, tol=0.0)).best
+    compiling = clock(lambda: solvers.by_em(problem, W, noise, max_iter=1, tol=0.0)).best
     em_runs, our_runs = [], []
     for _ in range(plan.repeats):
-        recorder = solvers.Recorder(lambda figures: None)
-        solvers.em(problem, W, noise, max_iter=plan.steps, tol=-1.0, recorder=recorder)
+        recorder = Recorder()
+        solvers.by_em(problem, W, noise, max_iter=plan.steps, tol=-1.0, recorder=recorder)
         em = recorder.history()
         goal = em["log_likelihood"][-1]
-        recorder = solvers.Recorder(lambda figures: None)
-        solvers.lbfgs(problem, W, noise, max_iter=plan.steps, tol=0.0, recorder=recorder)
+        recorder = Recorder()
+        solvers.by_lbfgs(problem, W, noise, max_iter=plan.steps, tol=0.0, recorder=recorder)
         ours = recorder.history()
         reached = np.flatnonzero(ours["log_likelihood"] >= goal)
         if not len(reached):

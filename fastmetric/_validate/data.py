@@ -191,15 +191,6 @@ def components_so_far(estimator: Any) -> np.ndarray:
     return components.astype(np.float64)
 
 
-def some_held_out(count: int) -> None:
-    """Raise if early stopping has no rows to hold out."""
-    if not count:
-        raise ValueError(
-            "early_stopping holds out rows, but every class has one row only. Set it to False, or "
-            "give more rows."
-        )
-
-
 def sample_weights(name: str, weights: Any, X: np.ndarray) -> np.ndarray:
     """Return weights (n,) >= 0 of the rows of X as float64, some of them > 0."""
     n, largest_ratio = len(X), _LARGEST_RATIO[X.dtype]

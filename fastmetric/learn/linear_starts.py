@@ -1,4 +1,4 @@
-"""Where the search for A begins: PCA, LDA, RCA, identity, random, or an array.
+"""Linear maps to start from: PCA, LDA, RCA, identity, random.
 
 PCA and RCA come from the D x D moments, gathered in row blocks without a copy of the data (for
 more features than rows, from an SVD of the rows); the same bits on any number of threads. RCA
@@ -15,7 +15,6 @@ import numpy as np
 from scipy.linalg import eigh, svd
 
 from fastmetric import engine
-from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.rows import class_means, column_means, covariance
 
 NAMES = ("auto", "rca", "lda", "pca", "identity", "random")
@@ -23,12 +22,6 @@ NAMES = ("auto", "rca", "lda", "pca", "identity", "random")
 # Within-class variances below this share of the largest are raised to it: a direction in
 # which the classes hardly vary, or not at all (a constant feature), is noise to be left alone.
 _FLOOR = 0.01
-
-_WIDER = 3.0  # kernels to begin with, for steps by batches
-
-# Rows that are looked at to see whether a compact kernel reaches their neighbours; and the
-# neighbours that it should reach.
-_PROBES, _NEIGHBOURS = 64, 10
 
 
 class _Moments(NamedTuple):
@@ -39,43 +32,27 @@ class _Moments(NamedTuple):
     within: np.ndarray  # (r, r), divisor n
 
 
-def resolve(name: str, d: int, n_features: int, n_samples: int, n_classes: int) -> str:
-    """Return what "auto" stands for, as in scikit-learn; other names unchanged."""
-    if name == "lda" and d > n_classes - 1:
-        raise ValueError(
-            f"init='lda' gives at most n_classes - 1 = {n_classes - 1} directions; n_components is "
-            f"{d}. Choose init='rca' or 'pca', or fewer components."
-        )
-    if name == "pca" and d > min(n_features, n_samples):
-        raise ValueError(
-            f"init='pca' gives at most min(n_samples, n_features) = {min(n_features, n_samples)} "
-            f"directions; n_components is {d}. Choose init='identity' or fewer components."
-        )
-    if name != "auto":
-        return name
-    if d <= min(n_features, n_classes - 1):
-        return "lda"
-    return "pca" if d < min(n_features, n_samples) else "identity"
-
-
 def start(
     name: str,
     d: int,
-    problem: Objective,
+    X: np.ndarray,
+    y: np.ndarray,
     random_state: np.random.RandomState,
     price: float = 0.0,
+    n_jobs: int | None = None,
 ) -> np.ndarray:
     """Return the start `name` (not "auto") as a map (d, D), float64.
 
-    `price` is what |A|^2 costs a row: alpha / n.
+    Of rows X (n, D) of class numbers y (n,), none missing. `price` is the cost of |A|^2 to a row:
+    alpha / n.
     """
-    n_features = problem.X.shape[1]
+    n_features = X.shape[1]
     if name == "identity":
         return np.eye(d, n_features)
     if name == "random":
         return random_state.standard_normal((d, n_features))
     with engine.one_thread_blas():
-        moments = _moments(problem)
+        moments = _moments(X, y, n_jobs)
         A = _leading(moments.total, d) if name == "pca" else _whitened_leading(moments, d, price)
         if moments.basis is not None:
             A = A @ moments.basis
@@ -84,8 +61,8 @@ def start(
 
 def rca(X: np.ndarray, y: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
     """Return the start "rca" of rows X (n, D) of classes y (n,): d rows, or as many as it has."""
-    problem = Objective(X, np.unique(y, return_inverse=True)[1], n_jobs)
-    return start("rca", min(d, *X.shape), problem, np.random.RandomState(0))
+    numbers = np.unique(y, return_inverse=True)[1]
+    return start("rca", min(d, *X.shape), X, numbers, np.random.RandomState(0), n_jobs=n_jobs)
 
 
 def pca(X: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
@@ -105,17 +82,18 @@ def _signed(A: np.ndarray) -> np.ndarray:
     return A * np.where(largest < 0, -1.0, 1.0)
 
 
-def _moments(problem: Objective) -> _Moments:
+def _moments(X: np.ndarray, y: np.ndarray, n_jobs: int | None) -> _Moments:
     """Return the moments of the data; for more features than rows, in the span of the rows."""
-    X, center, n_jobs = problem.X, problem.center, problem.n_jobs
-    basis = None
+    center, basis = column_means(X, n_jobs), None
+    sizes = np.bincount(y)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
     if X.shape[1] > len(X):
         rows = np.subtract(X, center, dtype=np.float64)
         basis = svd(rows, full_matrices=False)[2]
         X, center = rows @ basis.T, np.zeros(len(basis))
     total = covariance(X, center, n_jobs)
-    means = class_means(X, center, problem.order, problem.classes.offsets, n_jobs)
-    within = total - (means.T * problem.classes.sizes) @ means / len(X)
+    means = class_means(X, center, np.argsort(y, kind="stable"), offsets, n_jobs)
+    within = total - (means.T * sizes) @ means / len(X)
     return _Moments(basis, total, (within + within.T) / 2)
 
 
@@ -140,37 +118,3 @@ def _whitened_leading(moments: _Moments, d: int, price: float) -> np.ndarray:
     floor = max(_FLOOR * variances[-1], np.finfo(np.float64).tiny)
     root = directions / np.sqrt(np.maximum(variances, floor)) @ directions.T
     return _leading(root @ total @ root, d) @ root / units
-
-
-def adapted(A: np.ndarray, kernel: str, in_batches: bool) -> np.ndarray:
-    """Return a start scaled to the kernel and to the solver.
-
-    The biweight kernel's variance, 1/(d + 6) in every coordinate, is made that of exp(-s), 1/2.
-    Steps by batches only ever raise the scale, by their noise if by nothing else: they begin with
-    kernels three times as wide.
-    """
-    if kernel == "biweight":
-        A = A * np.sqrt(2 / (len(A) + 6))
-    return A / _WIDER if in_batches else A
-
-
-def within_reach(A: np.ndarray, problem: Objective) -> np.ndarray:
-    """Return the map, scaled down if it leaves most rows beyond a compact kernel's reach of all.
-
-    Rows without neighbours teach nothing. The map is then scaled so that the median row reaches
-    its k-th neighbour, k a hundredth of all rows, ten at least.
-    """
-    Z = problem.project(A).astype(np.float64)
-    n = len(Z)
-    k = min(n - 1, max(_NEIGHBOURS, n // 100))
-    rows = np.arange(0, n, max(1, n // _PROBES))
-    squares = np.empty((len(rows), 2))  # to the nearest other row, and to the k-th
-    for at, i in enumerate(rows):
-        gaps = Z - Z[i]
-        sq = np.einsum("ij,ij->i", gaps, gaps)
-        sq[i] = np.inf
-        squares[at] = np.partition(sq, (0, k - 1))[[0, k - 1]]
-    nearest, kth = np.median(squares, axis=0)
-    if nearest < 1:
-        return A
-    return A / np.sqrt(kth)

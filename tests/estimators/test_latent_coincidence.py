@@ -14,11 +14,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import LatentCoincidenceAnalysis, LatentCoincidenceClassifier
-from fastmetric._neighbor_votes import vote
 from fastmetric.learn.coincidence import impostor_rounds
 from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
 from fastmetric.learn.coincidence.impostors import target_neighbors
 from fastmetric.learn.coincidence.likelihood import Coincidence
+from fastmetric.learn.coincidence.trials import vote
 from tests.twins import coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings(

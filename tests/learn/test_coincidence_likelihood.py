@@ -11,6 +11,7 @@ from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
 from fastmetric.learn.coincidence.impostors import ActiveSet, find_impostors
 from fastmetric.learn.coincidence.likelihood import Coincidence, Scatter, make_pairs
+from fastmetric.learn.optim.outcome import Recorder
 from tests.strategies import problems
 from tests.twins import coincidence as naive
 
@@ -160,8 +161,8 @@ def test_an_em_step_is_the_twins(case):
 @given(cases(min_scale=-2, max_scale=1), st.sampled_from(["em", "lbfgs"]))
 @settings(max_examples=40)
 def test_the_likelihood_never_falls(case, solver):
-    recorder = solvers.Recorder(lambda figures: None)
-    solve = getattr(solvers, solver)
+    recorder = Recorder()
+    solve = solvers.SOLVERS[solver]
     climb = solve(case.problem(), case.W, case.noise, max_iter=25, tol=0.0, recorder=recorder)
     values = recorder.history()["log_likelihood"]
     # Near-certain pairs are rounded relative to one, not to their logs.
@@ -203,7 +204,7 @@ def test_lbfgs_gets_at_least_as_far_as_em_in_a_tenth_of_the_iterations():
     case = Case(0.5 * np.eye(2, 4), 0.25, X, firsts, seconds, coincide, np.ones(200))
     ends = [
         solve(case.problem(), case.W, case.noise, max_iter=limit, tol=0.0).model.log_likelihood
-        for solve, limit in ((solvers.em, 500), (solvers.lbfgs, 50))
+        for solve, limit in ((solvers.by_em, 500), (solvers.by_lbfgs, 50))
     ]
     assert ends[1] >= ends[0] - 1e-6
 

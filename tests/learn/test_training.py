@@ -12,11 +12,10 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from fastmetric import NCA, nca_value_and_grad
-from fastmetric.learn import linear_starts
-from fastmetric.learn.nca import early_stopping, penalised, training
+from fastmetric.learn.nca import early_stopping, penalised, starts, training
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
-from fastmetric.learn.optim import row_batches, step_rule
+from fastmetric.learn.optim import holdout, row_batches, step_rule
 from fastmetric.learn.rows import column_deviations, column_means
 from tests.twins import nca as naive
 
@@ -181,7 +180,7 @@ def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
     slopes = rng.standard_normal((8, A.size))
     ends = []
     for scale in (1.0, 2.0**power):
-        rule, theta = step_rule.Ascent(A, units), A.ravel()
+        rule, theta = step_rule.StepRule(A, units), A.ravel()
         for slope in slopes:
             theta = rule.move(theta, scale * slope, 1.0)
         ends.append(theta)
@@ -193,7 +192,7 @@ def test_a_step_does_not_depend_on_the_scale_of_the_objective(seed, power, d):
 def test_no_step_is_much_longer_than_its_share_of_the_map(seed, count):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((2, 3))
-    rule, theta = step_rule.Ascent(A, np.ones((2, 3))), A.ravel()
+    rule, theta = step_rule.StepRule(A, np.ones((2, 3))), A.ravel()
     for _ in range(count):
         before = theta
         theta = rule.move(theta, rng.standard_normal(6) * 10.0 ** rng.integers(-9, 9), 1.0)
@@ -203,7 +202,7 @@ def test_no_step_is_much_longer_than_its_share_of_the_map(seed, count):
 
 
 def test_no_gradient_no_step():
-    rule, theta = step_rule.Ascent(np.eye(2), np.ones((2, 2))), np.eye(2).ravel()
+    rule, theta = step_rule.StepRule(np.eye(2), np.ones((2, 2))), np.eye(2).ravel()
     for _ in range(3):
         assert np.array_equal(rule.move(theta, np.zeros(4), 1.0), theta)
 
@@ -364,7 +363,7 @@ def test_only_a_start_beyond_the_reach_of_most_rows_is_rescaled(scale, iris):
     s = naive.sq_distances(X @ A.T, X @ A.T)
     np.fill_diagonal(s, np.inf)
     lonely = s.min(axis=1) >= 1
-    found = linear_starts.within_reach(A, problem)
+    found = starts.within_reach(A, problem)
     if np.mean(lonely) < 0.4:
         assert found is A
     elif np.mean(lonely) > 0.6:
@@ -404,7 +403,7 @@ def test_annealing_by_batches_goes_on_at_the_size_of_the_start(solver, wine):
     units = X.std(axis=0)
     A = np.random.default_rng(0).standard_normal((4, 13)) / units
     how = training.Settings(solver, 60, "random", 0.0, False, max_iter=5, tol=0.0)
-    trainer = training.Trainer(Objective(X, y), how, np.random.RandomState(0), lambda step: None)
+    trainer = training.Trainer(Objective(X, y), how, np.random.RandomState(0))
     annealed = trainer.annealed(A, 2)
     assert annealed.shape == (2, 13)
     sizes = [np.linalg.norm(maps * units) for maps in (annealed, A)]
@@ -414,7 +413,7 @@ def test_annealing_by_batches_goes_on_at_the_size_of_the_start(solver, wine):
 def test_annealing_by_lbfgs_chooses_the_size_itself(wine):
     A = 1e-3 * np.eye(4, 13)
     how = training.Settings("lbfgs", 0, "random", 0.0, False, max_iter=5, tol=0.0)
-    trainer = training.Trainer(Objective(*wine), how, np.random.RandomState(0), lambda step: None)
+    trainer = training.Trainer(Objective(*wine), how, np.random.RandomState(0))
     assert np.linalg.norm(trainer.annealed(A, 2)) > 10 * np.linalg.norm(A)
 
 
@@ -447,7 +446,7 @@ def test_annealing_leaves_a_map_of_all_features_alone(iris):
 def test_every_class_is_held_out_in_the_same_share(labels, fraction, seed, part):
     y = np.array(labels)
     rows = np.arange(0, len(y), 2 if part else 1)
-    learnt, kept = early_stopping.hold_out(rows, y, fraction, np.random.RandomState(seed))
+    learnt, kept = holdout.hold_out(rows, y, fraction, np.random.RandomState(seed))
     assert np.array_equal(np.sort(np.concatenate([learnt, kept])), rows)
     assert np.array_equal(np.unique(y[learnt]), np.unique(y[rows]))
     assert len(kept) > 0 or np.bincount(y[rows]).max() == 1
@@ -464,7 +463,7 @@ def test_the_map_with_the_best_score_is_kept(solver, variant, wine):
     nca = NCA(3, random_state=0, **options, **variant).fit(X, y)
     scores = nca.history_["validation"]
     assert {len(figures) for figures in nca.history_.values()} == {nca.n_iter_ + 1}
-    learnt, kept = early_stopping.hold_out(np.arange(len(y)), y, 0.3, np.random.RandomState(0))
+    learnt, kept = holdout.hold_out(np.arange(len(y)), y, 0.3, np.random.RandomState(0))
     shape = dict(kernel=nca.kernel, background=nca.background_ is not None)
     twin = naive.ClassDensities(
         nca.components_, X[learnt], y[learnt], beta=nca.background_, **shape
@@ -622,15 +621,15 @@ def test_an_interruption_while_annealing_ends_the_fit(solver, wine, monkeypatch)
 
 
 def test_the_last_interruption_wins_over_the_last_score(iris, monkeypatch):
-    judge, calls = early_stopping.Validation.judge, []
+    score, calls = early_stopping.Validation.score, []
 
     def interrupted(self, *args):
         calls.append(1)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        judge(self, *args)
+        return score(self, *args)
 
-    monkeypatch.setattr(early_stopping.Validation, "judge", interrupted)
+    monkeypatch.setattr(early_stopping.Validation, "score", interrupted)
     nca = NCA(2, init="pca", early_stopping=True, random_state=0)
     with pytest.raises(KeyboardInterrupt):
         nca.fit(*iris)

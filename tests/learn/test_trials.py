@@ -11,8 +11,8 @@ from fastmetric.learn.coincidence.trials import (
     best_schedule,
     best_start,
     errors_by_round,
-    parts,
 )
+from fastmetric.learn.optim.holdout import splits
 
 pytestmark = pytest.mark.filterwarnings("ignore:LatentCoincidence.* has not converged")
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:LatentCoincidence.* has not conv
 @pytest.mark.parametrize("n", [7, 40, 999])
 def test_of_few_rows_each_is_held_out_three_times_with_others_of_its_class(n):
     y = np.random.default_rng(n).integers(0, 3, n)
-    split = list(parts(y, 0.1, np.random.RandomState(0)))
+    split = list(splits(y, 0.1, np.random.RandomState(0)))
     for fold in range(0, len(split), 5):
         together = np.concatenate([held_out for _, held_out in split[fold : fold + 5]])
         assert np.array_equal(np.sort(together), np.arange(n))
@@ -34,10 +34,10 @@ def test_of_few_rows_each_is_held_out_three_times_with_others_of_its_class(n):
 
 def test_of_many_rows_a_part_is_held_out():
     y = np.arange(1000) % 4
-    ((learnt, held_out),) = parts(y, 0.1, np.random.RandomState(0))
+    ((learnt, held_out),) = splits(y, 0.1, np.random.RandomState(0))
     assert np.array_equal(np.sort(np.concatenate([learnt, held_out])), np.arange(1000))
     assert np.bincount(y[held_out]).tolist() == [25] * 4
-    assert not list(parts(np.arange(1000), 0.1, np.random.RandomState(0)))
+    assert not list(splits(np.arange(1000), 0.1, np.random.RandomState(0)))
 
 
 class _Script:

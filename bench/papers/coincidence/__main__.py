@@ -29,8 +29,8 @@ from bench.papers.coincidence.data import TASKS, Task, inputs, one_split, raw_sp
 from bench.papers.coincidence.rows import Row
 from bench.shared.setup import Split, UnavailableError, clock
 from fastmetric import NCA, KDTree, LatentCoincidenceAnalysis, LatentCoincidenceClassifier
-from fastmetric._neighbor_votes import vote
 from fastmetric.learn.coincidence.impostors import nearest_others
+from fastmetric.learn.coincidence.trials import vote
 
 _K = 3
 _FEW = 500  # rows that code is compiled with

@@ -9,8 +9,9 @@ import numpy as np
 
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence, make_pairs
-from fastmetric.learn.coincidence.likelihood_solvers import Model, Recorder
+from fastmetric.learn.coincidence.likelihood_solvers import Model
 from fastmetric.learn.linear_starts import pca
+from fastmetric.learn.optim.outcome import Ending, Recorder
 from fastmetric.learn.rows import column_means, project
 
 
@@ -50,11 +51,12 @@ def fit_classes(
         problem = Coincidence(rows, pairs, np.ones(n + 1), n_jobs, center)
         noise = START_NOISE / p
         W = problem.scaled(start, noise)
-        recorder = Recorder(lambda figures: None)
-        climb = solve(
+        recorder: Recorder[Model] = Recorder()
+        end = solve(
             problem, W, noise, max_iter=settings.max_iter, tol=settings.tol, recorder=recorder
         )
-        yield ClassModel(rows[-1].copy(), climb.model, recorder.n_iter, climb.converged)
+        converged = end.ending is Ending.CONVERGED
+        yield ClassModel(rows[-1].copy(), end.model, len(recorder.figures) - 1, converged)
 
 
 def log_coincidences(

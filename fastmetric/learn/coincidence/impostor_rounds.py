@@ -17,7 +17,8 @@ import numpy as np
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence.impostors import ActiveSet, target_neighbors
 from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence, Scatter
-from fastmetric.learn.coincidence.likelihood_solvers import Climb, Model
+from fastmetric.learn.coincidence.likelihood_solvers import Model
+from fastmetric.learn.optim.outcome import Ending
 from fastmetric.learn.rows import column_means, project
 
 _LONGEST_MOVE = 0.05  # of a map in a round, as a share of its size
@@ -82,7 +83,9 @@ class ImpostorRounds:
         """Return a run of the same rows by other settings."""
         return ImpostorRounds(self.X, self.y, settings, self.n_jobs)
 
-    def run(self, W: np.ndarray, length: int, keep: Callable[[State, int], None]) -> Climb:
+    def run(
+        self, W: np.ndarray, length: int, keep: Callable[[State, int], None]
+    ) -> tuple[Ending, str]:
         """Learn from the start W (p, D), for so many rounds at most.
 
         `keep` is given every state, with the number of its round.
@@ -90,7 +93,8 @@ class ImpostorRounds:
         for number, state in enumerate(islice(self.states(W), length + 1)):
             keep(state, number)
         converged = bool(self.ended) or length < self.settings.most_rounds
-        return Climb(state.model, converged, self.ended or "max_iter reached")
+        ending = Ending.CONVERGED if converged else Ending.NOT_CONVERGED
+        return ending, self.ended or "max_iter reached"
 
     def states(self, W: np.ndarray) -> Iterator[State]:
         """Yield the state at W (p, D) and after each round.
@@ -168,7 +172,7 @@ class ImpostorRounds:
     def _moved(self, problem: Coincidence, model: Model, steps: int) -> Model:
         """Return the model after some steps of the solver, a short way along at most."""
         solve = solvers.SOLVERS[self.settings.solver]
-        if solve is solvers.lbfgs:
+        if solve is solvers.by_lbfgs:
             steps = max(steps, _FEWEST_STEPS)
         scatter = Scatter(problem)
         end = solve(problem, model.W, model.noise, max_iter=steps, tol=0.0, scatter=scatter).model

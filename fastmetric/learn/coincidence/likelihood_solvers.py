@@ -1,15 +1,14 @@
-"""Maximising the likelihood of coincidences: L-BFGS, or EM. Both only rise."""
+"""Maximising the likelihood of coincidences: by L-BFGS, or by EM. Neither lowers it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from fastmetric.learn.coincidence.likelihood import Coincidence, Evaluation, Scatter
+from fastmetric.learn.optim.lbfgs import lbfgs
+from fastmetric.learn.optim.outcome import Ending, Recorder
 
 # sigma^2 stays within these factors of kappa^2: pairs of one kind drive it to 0 or beyond all.
 LEAST_NOISE, MOST_NOISE = 1e-12, 1e12
@@ -25,53 +24,32 @@ class Model(NamedTuple):
     log_likelihood: float
 
 
-class Climb(NamedTuple):
-    """How a solver ended."""
+class Solved(NamedTuple):
+    """Where a solver ended, and why."""
 
     model: Model
-    converged: bool
+    ending: Ending
     message: str
 
 
-class Recorder:
-    """Keeps the last model and the figures of all, the start first; knows the clock."""
-
-    def __init__(self, on_step: Callable[[dict[str, float]], None]) -> None:
-        self.on_step, self.began = on_step, time.perf_counter()
-        self.last: Model | None = None
-        self.figures: list[dict[str, float]] = []
-
-    def keep(self, model: Model, **more: float) -> None:
-        """Keep a model with its figures, and tell `on_step`."""
-        figures = {
-            "log_likelihood": model.log_likelihood,
-            "noise_variance": model.noise,
-            "seconds": time.perf_counter() - self.began,
-        }
-        self.last = model
-        self.figures.append(figures | more)
-        self.on_step(self.figures[-1])
-
-    @property
-    def n_iter(self) -> int:
-        """Return the number of models after the start."""
-        return len(self.figures) - 1
-
-    def history(self) -> dict[str, np.ndarray]:
-        """Return the figures, an array each."""
-        return {name: np.array([one[name] for one in self.figures]) for name in self.figures[-1]}
+def keep(recorder: Recorder[Model] | None, model: Model, **more: float) -> None:
+    """Keep a model with its figures, if there is a recorder."""
+    if recorder is not None:
+        recorder.keep(
+            model, log_likelihood=model.log_likelihood, noise_variance=model.noise, **more
+        )
 
 
-def lbfgs(
+def by_lbfgs(
     problem: Coincidence,
     W: np.ndarray,
     noise: float,
     *,
     max_iter: int,
     tol: float,
-    recorder: Recorder | None = None,
+    recorder: Recorder[Model] | None = None,
     scatter: Scatter | None = None,
-) -> Climb:
+) -> Solved:
     """Maximise over W (p, D) and log sigma^2 by L-BFGS with the slopes [COI-3].
 
     W moves in coordinates in which the differences of pairs have covariance one, as EM does. So
@@ -89,35 +67,27 @@ def lbfgs(
     def model_at(theta: np.ndarray) -> tuple[np.ndarray, float]:
         return W + theta[:-1].reshape(W.shape) @ root.T, float(np.exp(theta[-1]))
 
-    def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def value_and_slope(theta: np.ndarray) -> tuple[float, np.ndarray]:
         moved, sigma_sq = model_at(theta)
         found = problem.evaluate(moved, sigma_sq)
         seen[:] = [Model(moved, sigma_sq, found.log_likelihood)]
-        slopes = np.append(found.map_gradient @ root, -sigma_sq * found.noise_slope())
-        return -found.log_likelihood / problem.n_pairs, slopes / problem.n_pairs
-
-    def after_iteration(theta: np.ndarray) -> None:
-        # The latest evaluation is the one that the solver just accepted.
-        if recorder is not None:
-            recorder.keep(seen[0])
+        slopes = np.append(-(found.map_gradient @ root), sigma_sq * found.noise_slope())
+        return found.log_likelihood / problem.n_pairs, slopes / problem.n_pairs
 
     start = np.append(np.zeros(W.size), np.log(noise))
     if recorder is not None and not recorder.figures:
-        negated(start)
-        recorder.keep(seen[0])
-    bounds = [(None, None)] * W.size + [_log_noise_bounds(problem, noise)]
-    result = minimize(
-        negated,
+        value_and_slope(start)
+        keep(recorder, seen[0])
+    end = lbfgs(
+        value_and_slope,
         start,
-        method="L-BFGS-B",
-        jac=True,
-        bounds=bounds,
+        max_iter=max_iter,
         tol=tol,
-        callback=after_iteration,
-        options={"maxiter": max_iter},
+        accepted=lambda: keep(recorder, seen[0]),
+        bounds=[(None, None)] * W.size + [_log_noise_bounds(problem, noise)],
     )
-    model = Model(*model_at(result.x), -float(result.fun) * problem.n_pairs)
-    return Climb(model, bool(result.success), str(result.message))
+    model = Model(*model_at(end.x), end.value * problem.n_pairs)
+    return Solved(model, end.ending, end.message)
 
 
 def _log_noise_bounds(problem: Coincidence, noise: float) -> tuple[float, float]:
@@ -128,35 +98,35 @@ def _log_noise_bounds(problem: Coincidence, noise: float) -> tuple[float, float]
     return float(low), float(high)
 
 
-def em(
+def by_em(
     problem: Coincidence,
     W: np.ndarray,
     noise: float,
     *,
     max_iter: int,
     tol: float,
-    recorder: Recorder | None = None,
+    recorder: Recorder[Model] | None = None,
     scatter: Scatter | None = None,
-) -> Climb:
+) -> Solved:
     """Take up to `max_iter` EM steps, [COI-4]; `tol` is on the gain in the mean."""
     scatter = scatter or Scatter(problem)
     found = problem.evaluate(W, noise)
-    model, converged = Model(W, noise, found.log_likelihood), False
-    least = np.exp(_log_noise_bounds(problem, noise)[0])  # on the way there, EM still rises
+    model = Model(W, noise, found.log_likelihood)
+    least = np.exp(
+        _log_noise_bounds(problem, noise)[0]
+    )  # down to there, EM still increases the likelihood
     if recorder is not None and not recorder.figures:
-        recorder.keep(model)
+        keep(recorder, model)
     for _ in range(max_iter):
         W, noise = em_step(model.W, model.noise, found, scatter)
         noise = max(noise, least)
         found = problem.evaluate(W, noise)
         gain = found.log_likelihood - model.log_likelihood
         model = Model(W, noise, found.log_likelihood)
-        if recorder is not None:
-            recorder.keep(model)
+        keep(recorder, model)
         if gain <= tol * problem.n_pairs:
-            converged = True
-            break
-    return Climb(model, converged, "the gain fell below tol" if converged else "max_iter reached")
+            return Solved(model, Ending.CONVERGED, "the gain fell below tol")
+    return Solved(model, Ending.NOT_CONVERGED, "max_iter reached")
 
 
 def em_step(
@@ -171,4 +141,4 @@ def em_step(
     return W - 2 * noise * move, noise * (1 + change)
 
 
-SOLVERS = {"lbfgs": lbfgs, "em": em}
+SOLVERS = {"lbfgs": by_lbfgs, "em": by_em}

@@ -1,17 +1,20 @@
 """Coincidences learnt from pairs as they come: a step by each batch, which is then forgotten.
 
-By the step rule of `ascent`, in units in which the differences of all pairs so far have variance
-one. The steps shorten as on-line NCA's do: nobody knows how many pairs are to come.
+The steps follow the rule of `optim.step_rule`, in units in which the differences of all pairs so
+far have variance one. They shorten as on-line NCA's do, since the number of pairs to come is
+unknown.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from sklearn.utils import gen_batches
 
 from fastmetric.learn.coincidence.likelihood import Coincidence, make_pairs
 from fastmetric.learn.coincidence.likelihood_solvers import LEAST_NOISE, MOST_NOISE
-from fastmetric.learn.optim.step_rule import Ascent, online_scale
+from fastmetric.learn.optim.step_rule import StepRule, online_scale
 from fastmetric.learn.rows import beyond_rounding
 
 _BATCH = 100  # pairs in a step
@@ -24,9 +27,24 @@ class PairSteps:
         self.W, self.noise = W, noise
         # Of the differences so far, the mean squares; of the rows, the largest entries.
         self.squares, self.largest, self.n_pairs = *np.zeros((2, W.shape[1])), 0
-        self.by_map: Ascent | None = None
+        self.by_map: StepRule | None = None
         # The log of sigma^2 goes by itself, as if it were a map of one entry.
-        self.by_noise = Ascent(np.ones((1, 1)), np.ones((1, 1)))
+        self.by_noise = StepRule(np.ones((1, 1)), np.ones((1, 1)))
+
+    def state(self) -> dict[str, Any]:
+        """Return the memory as arrays and numbers, for `resumed`."""
+        rules = {"by_map": self.by_map and self.by_map.state(), "by_noise": self.by_noise.state()}
+        return vars(self) | {"squares": self.squares.copy()} | rules
+
+    @classmethod
+    def resumed(cls, state: dict[str, Any]) -> PairSteps:
+        """Return steps that go on from a `state`, and leave it as it is."""
+        steps = cls.__new__(cls)
+        vars(steps).update(state)
+        steps.squares = state["squares"].copy()  # added to in place
+        steps.by_map = state["by_map"] and StepRule.resumed(state["by_map"])
+        steps.by_noise = StepRule.resumed(state["by_noise"])
+        return steps
 
     @property
     def count(self) -> int:
@@ -65,7 +83,7 @@ class PairSteps:
         units = beyond_rounding(np.sqrt(self.squares), self.largest, rows.dtype)
         units = np.broadcast_to(units, self.W.shape)
         if self.by_map is None:
-            self.by_map = Ascent(self.W, units)
+            self.by_map = StepRule(self.W, units)
         self.by_map.set_units(units)
         scale = online_scale(self.count)
         moved = self.by_map.move(self.W.ravel(), -found.map_gradient.ravel(), scale)

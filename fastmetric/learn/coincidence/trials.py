@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
-from fastmetric.learn.nca.early_stopping import hold_out
+from fastmetric.learn.rows import column_means, project
+from fastmetric.learn.tree_search import nearest_rows
 
-FEW = 1_000  # rows; of fewer, a single part held out is too small to tell maps apart
-_FOLDS, _REPEATS = 5, 3
 _PATIENCE = 10  # rounds without fewer errors
 
 
@@ -25,28 +24,6 @@ class Trial(NamedTuple):
 
 # rows (n, D), classes (n,) -> a map (p, D)
 Start = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-def parts(
-    y: np.ndarray, fraction: float, rng: np.random.RandomState
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the rows to learn from and those held out, by their classes y (n,).
-
-    Of many rows, a fraction is held out once. Of few, every row is held out three times, a fifth of
-    each class at a time.
-    """
-    n = len(y)
-    if n >= FEW:
-        learnt, held_out = hold_out(np.arange(n), y, fraction, rng)
-        if len(held_out):
-            yield learnt, held_out
-        return
-    for _ in range(_REPEATS):
-        shuffled = rng.permutation(n)
-        fold = np.empty(n, np.intp)
-        fold[shuffled[np.argsort(y[shuffled], kind="stable")]] = np.arange(n) % _FOLDS
-        for number in range(min(_FOLDS, n)):
-            yield np.flatnonzero(fold != number), np.flatnonzero(fold == number)
 
 
 def best_start(trials: Sequence[Trial], starts: Sequence[Start]) -> Start:
@@ -117,3 +94,36 @@ def _clearly_fewer(
     for trial, was, now in zip(trials, before, after, strict=True):
         gains[trial.held_out] += was.astype(int) - now
     return bool(gains.sum() > np.linalg.norm(gains))
+
+
+def vote(labels: np.ndarray) -> np.ndarray:
+    """Return the most frequent of each row's labels (m, k), of several the first to occur."""
+    counts = (labels[:, :, None] == labels[:, None, :]).sum(axis=2)
+    return np.take_along_axis(labels, counts.argmax(axis=1)[:, None], axis=1)[:, 0]
+
+
+class VoteErrors:
+    """Tells which rows held out the nearest neighbours under a map get wrong, (m,) bool."""
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        X_held_out: np.ndarray,
+        y_held_out: np.ndarray,
+        k: int,
+        n_jobs: int | None,
+    ) -> None:
+        """Take the rows learnt from and those held out, with their class numbers."""
+        self.X, self.y, self.X_held_out, self.y_held_out = X, y, X_held_out, y_held_out
+        self.k, self.n_jobs = min(k, len(X)), n_jobs
+        self.center = column_means(X, n_jobs)
+
+    def __call__(self, W: np.ndarray) -> np.ndarray:
+        """Return which rows held out are wrong under the map W (p, D)."""
+        W = W.astype(self.X.dtype)
+        Z, held_out = (
+            project(rows, self.center, W, self.n_jobs) for rows in (self.X, self.X_held_out)
+        )
+        near = nearest_rows(Z, held_out, self.k, self.n_jobs)
+        return vote(self.y[near]) != self.y_held_out

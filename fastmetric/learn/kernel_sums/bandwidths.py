@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize_scalar
 
+from fastmetric.learn.optim.scalar_search import search_on_grid
 from fastmetric.learn.rows import column_deviations, column_means, project
 
 LEAST_LOO = 1e-6  # lower bound of "loo", in units of the largest range of a feature
@@ -141,7 +141,7 @@ def loo_bandwidth(
 
     # Beyond the diameter, at most spread * sqrt(d), every kernel reaches every row.
     start, most = spread * len(X) ** (-1 / (d + 4)), 4 * spread * math.sqrt(d)
-    h, at_the_end = best_bandwidth(mean_log_likelihood, start, LEAST_LOO * spread, most)
+    h, at_the_end = search_on_grid(mean_log_likelihood, start, LEAST_LOO * spread, most)
     if at_the_end:
         warnings.warn(
             f'bandwidth="loo": the likelihood still rises at the lower bound {h:.3g}, '
@@ -150,42 +150,3 @@ def loo_bandwidth(
             stacklevel=4,
         )
     return h
-
-
-def best_bandwidth(
-    value: Callable[[float], float], start: float, least: float, most: float
-) -> tuple[float, bool]:
-    """Return the h in [least, most] of largest value(h), and whether it is the lower end.
-
-    A grid of factors 2 around `start`, longer wherever its end is the best, then a bounded
-    search between the neighbours of the best. -inf is a value like any other.
-    """
-    low, high = math.log(least), math.log(most)
-    seen: dict[float, float] = {}
-
-    def loss(log_h: float) -> float:
-        seen[float(log_h)] = value(math.exp(log_h))
-        return -seen[float(log_h)]
-
-    middle = min(max(math.log(start), low), high)
-    grid = [middle + k * math.log(2) for k in range(-5, 2)]
-    grid = [log_h for log_h in grid if low < log_h < high] or [middle]
-    for log_h in grid:
-        loss(log_h)
-    while True:
-        best = max(grid, key=seen.__getitem__)
-        if (best == grid[-1] or seen[best] == -math.inf) and grid[-1] < high:
-            grid.append(min(grid[-1] + math.log(2), high))
-            loss(grid[-1])
-        elif best == grid[0] > low and seen[best] > -math.inf:
-            grid.insert(0, max(best - math.log(2), low))
-            loss(grid[0])
-        else:
-            break
-    if best == low:
-        return least, True
-    k = grid.index(best)
-    ends = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
-    with np.errstate(invalid="ignore"):  # differences of infinities
-        minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-4})
-    return math.exp(max(seen, key=seen.__getitem__)), False

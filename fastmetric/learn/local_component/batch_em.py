@@ -7,8 +7,6 @@ memory is that of the rows, the work of a sweep over all of them linear in their
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +14,8 @@ from sklearn.utils.random import sample_without_replacement
 
 from fastmetric.learn.local_component.covariance_model import LocalModel, SingularError
 from fastmetric.learn.local_component.e_step import of_rows
-from fastmetric.learn.local_component.em import Outcome, Problem, Step
+from fastmetric.learn.local_component.em import OnIterate, Problem, figures
+from fastmetric.learn.optim.outcome import Ending, Outcome, Recorder
 
 _JUDGED_PAIRS = 2e8  # by which the likelihood is estimated in the end
 _PATIENCE = 2  # sweeps without a gain, as the gain of one is known up to noise only
@@ -60,33 +59,33 @@ def maximise_by_batches(
     max_iter: int,
     tol: float,
     rng: np.random.RandomState,
-    on_step: Callable[[int, Step], None] | None = None,
-) -> Outcome:
+    on_iterate: OnIterate | None = None,
+) -> Outcome[LocalModel]:
     """Sweep over the rows until sweeps gain less than `tol`, or `max_iter` times.
 
-    The figures of a step are means over a sweep, of the models on the way. The likelihood of
+    The figures of an iterate are means over a sweep, of the models on the way. The likelihood of
     the last one is estimated anew.
     """
-    began, model, local = time.perf_counter(), start, problem.cov
-    steps: list[Step] = []
-    best, idle, ended = -math.inf, 0, {"converged": False}
+    recorder: Recorder[LocalModel] = Recorder(on_iterate, first=1)  # the start has no figures
     noisy = min(batches.size, batches.neighbours) < len(problem.X)
-    try:
-        for n_iter in range(1, max_iter + 1):
-            value, objective, model, local = _sweep(problem, model, local, batches, rng)
-            steps.append(Step(model.q, value, objective, time.perf_counter() - began))
-            if on_step is not None:
-                on_step(n_iter, steps[-1])
+
+    def iterations() -> tuple[Ending, str]:
+        model, local, best, idle = start, problem.cov, -math.inf, 0
+        for _ in range(max_iter):
+            try:
+                value, objective, model, local = _sweep(problem, model, local, batches, rng)
+            except SingularError:
+                if recorder.last is None:
+                    raise
+                return Ending.COLLAPSED, "the likelihood has no maximum"
+            recorder.keep(model, **figures(model.q, value, objective))
             idle = 0 if objective > best + tol else idle + 1
             best = max(best, objective)
             if idle >= (_PATIENCE if noisy else 1) or model.q == 0:
-                ended = {"converged": True}
-                break
-    except (SingularError, KeyboardInterrupt) as stop:
-        if not steps:
-            raise
-        ended |= {"interrupted" if isinstance(stop, KeyboardInterrupt) else "collapsed": True}
-    return Outcome(model, steps, **ended)
+                return Ending.CONVERGED, "the gain fell below tol"
+        return Ending.NOT_CONVERGED, "max_iter reached"
+
+    return recorder.run(iterations)
 
 
 def _sweep(

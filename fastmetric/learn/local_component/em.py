@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,36 +16,12 @@ from fastmetric.learn.local_component.covariance_model import (
     model_of,
 )
 from fastmetric.learn.local_component.e_step import among_all
+from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
 from fastmetric.learn.rows import column_means, covariance, whitened
 
+_TRIAL = 40  # iterations of every trial
 
-class Step(NamedTuple):
-    """What a model is worth."""
-
-    n_local: int  # directions
-    log_likelihood: float  # mean, each row left out of its own density
-    objective: float  # minus the penalty: what EM never lowers
-    seconds: float  # since the run began
-
-
-class Outcome(NamedTuple):
-    """How a run ended: its last model, and its steps, the start first."""
-
-    model: LocalModel
-    steps: list[Step]
-    converged: bool
-    interrupted: bool = False  # Ctrl-C, after at least one step
-    collapsed: bool = False  # the likelihood has no maximum; these are the last steps with one
-
-    @property
-    def last(self) -> Step:
-        """Return the last step."""
-        return self.steps[-1]
-
-
-def history(steps: Sequence[Any]) -> dict[str, np.ndarray]:
-    """Return the figures of the steps, one array each."""
-    return {key: np.array([getattr(one, key) for one in steps]) for key in steps[0]._fields}
+OnIterate = Callable[[Iterate[LocalModel]], None]
 
 
 class Problem:
@@ -119,33 +94,89 @@ def mean_and_covariance(X: np.ndarray, n_jobs: int | None) -> tuple[np.ndarray, 
     return mean, cov
 
 
+def figures(n_local: int, log_likelihood: float, objective: float) -> dict[str, float]:
+    """Return the figures of a model: its local directions, and means over the rows.
+
+    The log-likelihood leaves each row out of its own density; the objective is penalised, and EM
+    never lowers it.
+    """
+    return {"n_local": n_local, "log_likelihood": log_likelihood, "objective": objective}
+
+
 def maximise(
     problem: Problem,
     start: LocalModel,
     max_iter: int,
     tol: float,
-    on_step: Callable[[int, Step], None] | None = None,
-) -> Outcome:
+    on_iterate: OnIterate | None = None,
+) -> Outcome[LocalModel]:
     """Run EM on all rows until a step gains less than `tol` in the mean, or `max_iter` steps."""
-    began, model, proposed = time.perf_counter(), start, start
-    steps: list[Step] = []
-    collapsed = False
-    try:
-        for n_iter in range(max_iter + 1):
-            value, local = problem.expect(proposed)
-            model, objective = proposed, problem.objective(proposed, value)
-            steps.append(Step(model.q, value, objective, time.perf_counter() - began))
-            if on_step is not None:
-                on_step(n_iter, steps[-1])
-            gained = n_iter == 0 or objective - steps[-2].objective > tol
-            if not gained or model.q == 0:
-                return Outcome(model, steps, converged=True)
-            if n_iter < max_iter:
-                proposed = problem.model(local)
-    except SingularError:
-        collapsed = True
-    except KeyboardInterrupt:
-        if len(steps) < 2:
-            raise
-        return Outcome(model, steps, converged=False, interrupted=True)
-    return Outcome(model, steps, converged=False, collapsed=collapsed)
+    recorder: Recorder[LocalModel] = Recorder(on_iterate)
+
+    def iterations() -> tuple[Ending, str]:
+        model, before = start, -math.inf
+        for number in range(max_iter + 1):
+            value, local = problem.expect(model)
+            objective = problem.objective(model, value)
+            recorder.keep(model, **figures(model.q, value, objective))
+            if (number and not objective - before > tol) or model.q == 0:
+                return Ending.CONVERGED, "the gain fell below tol"
+            before = objective
+            if number < max_iter:
+                try:
+                    model = problem.model(local)
+                except SingularError:
+                    return Ending.COLLAPSED, "the likelihood has no maximum"
+        return Ending.NOT_CONVERGED, "max_iter reached"
+
+    return recorder.run(iterations)
+
+
+def search_directions(
+    problem: Problem, max_iter: int, tol: float, on_iterate: OnIterate | None = None
+) -> Outcome[LocalModel]:
+    """Run EM, try other numbers of local directions, and run EM from the best to convergence.
+
+    From as many as EM leaves the number goes down, and up again, by steps that are halved: half
+    of them, a quarter, and so on. The directions kept are those of largest variance in total
+    for their local variance. The figures are those of the best trial and of the run from there.
+    """
+    began, trial = time.perf_counter(), min(_TRIAL, max_iter)
+    first = maximise(problem, problem.start(), trial, tol, on_iterate)
+    if first.interrupted:
+        return first
+    recorder: Recorder[Outcome[LocalModel]] = Recorder(first=1)
+    recorder.keep(first)
+
+    def iterations() -> tuple[Ending, str]:
+        best = most = first.last.model.q
+        trials = {most: first}
+        step = (most + 1) // 2
+        while step:
+            for q in (best - step, best + step):
+                if 0 <= q < most and q not in trials:
+                    begun = problem.model_from(first.last.model.covariance, q)
+                    late = time.perf_counter() - began
+                    found = maximise(problem, begun, trial, tol).delayed(late)
+                    trials[q] = _uninterrupted(found)
+            before, best = best, max(trials, key=lambda q: trials[q].figures[-1]["objective"])
+            step = step // 2 if best == before else step
+            recorder.keep(trials[best])
+        kept = trials[best]
+        left = max_iter - kept.last.number
+        if kept.ending is Ending.NOT_CONVERGED and left:
+            late = time.perf_counter() - began
+            final = maximise(problem, kept.last.model, left, tol, on_iterate)
+            kept = final.delayed(late).after(kept)
+            recorder.keep(kept)
+        return kept.ending, kept.message
+
+    run = recorder.run(iterations)
+    return run.last.model._replace(ending=run.ending, message=run.message)
+
+
+def _uninterrupted(outcome: Outcome[LocalModel]) -> Outcome[LocalModel]:
+    """Return the outcome of a trial; one that Ctrl-C ended is no trial."""
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome

@@ -9,7 +9,6 @@ EM never lowers log-likelihood - (a / 2) sum_j [log |Sigma_j| + tr Sigma_j⁻¹ 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,7 +16,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastmetric import engine
-from fastmetric.learn.local_component.em import Step
+from fastmetric.learn.local_component.em import figures
+from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
 
 _PAIRS = 2**22  # pairs times dimensions in a task
 
@@ -101,31 +101,28 @@ def maximise_each(
     max_iter: int,
     tol: float,
     n_jobs: int | None = None,
-    on_step: Callable[[int, Step], None] | None = None,
+    on_iterate: Callable[[Iterate[Kernels]], None] | None = None,
     label: str | None = None,
-) -> tuple[Kernels, list[Step], bool, bool]:
+) -> Outcome[Kernels]:
     """Run EM from kernels that are all alike; rows W (n, D), float64, are white under these.
 
-    Returns the kernels, the steps, whether it converged, and whether Ctrl-C ended it. Likelihoods
-    are those of the coordinates W.
+    Likelihoods are those of the coordinates W.
     """
-    began, (n, D) = time.perf_counter(), W.shape
-    kernels = proposed = Kernels(W, np.broadcast_to(np.eye(D), (n, D, D)))
-    steps: list[Step] = []
-    try:
-        for n_iter in range(max_iter + 1):
-            log_sums = proposed.log_sums(W, True, n_jobs, label)
+    n, D = W.shape
+    recorder: Recorder[Kernels] = Recorder(on_iterate)
+
+    def iterations() -> tuple[Ending, str]:
+        kernels, before = Kernels(W, np.broadcast_to(np.eye(D), (n, D, D))), -math.inf
+        for number in range(max_iter + 1):
+            log_sums = kernels.log_sums(W, True, n_jobs, label)
             value = float(log_sums.mean()) - math.log(n - 1)
-            kernels, objective = proposed, value - proposed.penalty(smoothing) / n
-            steps.append(Step(D, value, objective, time.perf_counter() - began))
-            if on_step is not None:
-                on_step(n_iter, steps[-1])
-            if n_iter and objective - steps[-2].objective <= tol:
-                return kernels, steps, True, False
-            if n_iter < max_iter:
-                proposed = kernels.improved(log_sums, smoothing, n_jobs, label)
-    except KeyboardInterrupt:
-        if len(steps) < 2:
-            raise
-        return kernels, steps, False, True
-    return kernels, steps, False, False
+            objective = value - kernels.penalty(smoothing) / n
+            recorder.keep(kernels, **figures(D, value, objective))
+            if number and objective - before <= tol:
+                return Ending.CONVERGED, "the gain fell below tol"
+            before = objective
+            if number < max_iter:
+                kernels = kernels.improved(log_sums, smoothing, n_jobs, label)
+        return Ending.NOT_CONVERGED, "max_iter reached"
+
+    return recorder.run(iterations)

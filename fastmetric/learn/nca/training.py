@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import svd
 
-from fastmetric.learn.nca.objective import Objective
+from fastmetric.learn.nca.objective import Evaluation, Objective
 from fastmetric.learn.nca.penalised import PenalisedObjective, Value
-from fastmetric.learn.optim.lbfgs import Outcome, Step, lbfgs
+from fastmetric.learn.optim.lbfgs import lbfgs
+from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
 from fastmetric.learn.optim.row_batches import make_batches, random_batches
-from fastmetric.learn.optim.step_rule import Batch, ascend
+from fastmetric.learn.optim.step_rule import StepRule
 from fastmetric.learn.rows import column_deviations
 
 SOLVERS = ("auto", "lbfgs", "stochastic", "minibatch")
@@ -21,11 +22,12 @@ _LBFGS_TO = 20_000  # rows, for "auto"
 
 # A stochastic step looks at about so many pairs, by so many rows at most.
 _PAIRS, _MOST_ROWS, _FEWEST_ROWS = 3e7, 500, 50
-# A mini-batch, and what it should have of a class: rows alone in theirs teach nothing.
+# A mini-batch, and what it should have of a class: a row alone in its class has no gradient.
 _MINIBATCH, _PER_CLASS = 1000, 20
 _STEPS = {"stochastic": 10, "minibatch": 20}  # in an iteration
 
 BETA_START = 0.5  # the share of the background, where it is learnt
+_SHARE_LENGTH = 1.0  # what the logit of the background's share moves by, over the first step's
 
 # Annealing: rows to begin with, over those wanted; iterations between two raises of a penalty;
 # raises at most, each tenfold; and what a row has shrunk to when it is dropped, over the largest.
@@ -33,16 +35,77 @@ _ROWS, _ITERATIONS, _RAISES, _SMALL = 2, 5, 6, 1e-3
 
 
 class Settings(NamedTuple):
-    """How to train."""
+    """How to train: the checked parameters of the estimator."""
 
-    solver: str  # not "auto"
-    batch_size: int
+    solver: str  # not "auto" for a `Trainer`
+    batch_size: int | str
     batches: str
     alpha: float
     learns_beta: bool
     max_iter: int
     tol: float
     verbose: bool = False
+    method: str = "exact"  # of the sums over pairs
+    rtol: float = 0.0
+    n_jobs: int | None = None
+    n_components: int | None = None
+    init: str | np.ndarray = "auto"
+    subsample: int | None = None  # rows
+    annealing: bool = False
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+
+
+class LearntMap(NamedTuple):
+    """A map on the way, and its objective."""
+
+    A: np.ndarray
+    beta: float | None  # the share of the background, if it is learnt
+    objective: float  # mean of P, without the penalty
+    error_bound: float  # of the objective
+    way: str  # how the sums were taken
+
+
+class Batch(NamedTuple):
+    """The rows of a step, and the function of the parameters that they make."""
+
+    size: int
+    evaluate: Callable[[np.ndarray], Value]
+
+
+class MapRecorder:
+    """Keeps maps in a recorder, with the figures of their evaluations."""
+
+    def __init__(self, recorder: Recorder[LearntMap], penalised: PenalisedObjective) -> None:
+        self.recorder, self.penalised, self.evaluations = recorder, penalised, 0
+
+    def keep(self, theta: np.ndarray, seen: list[tuple[int, Value]]) -> None:
+        """Keep the map of flat parameters, with means over batches of so many rows each."""
+        rows = sum(size for size, _ in seen)
+        found = _pooled([value.evaluation for _, value in seen])
+        A, beta = self.penalised.split(theta)
+        gradient = np.mean([value.gradient for _, value in seen], axis=0)
+        figures = {
+            "objective": found.value / rows,
+            "gradient_norm": float(np.abs(gradient).max()),
+            "pair_share": found.pair_share,
+            "evaluations": self.evaluations,
+        }
+        if beta is not None:
+            figures["beta"] = beta
+        learnt = LearntMap(A, beta, found.value / rows, found.error_bound / rows, found.way)
+        self.recorder.keep(learnt, **figures)
+
+
+def _pooled(evaluations: list[Evaluation]) -> Evaluation:
+    """Return the sums over the batches of an iteration, and the mean share of pairs."""
+    return Evaluation(
+        sum(one.value for one in evaluations),
+        evaluations[-1].gradient,
+        sum(one.error_bound for one in evaluations),
+        evaluations[-1].way,
+        float(np.mean([one.pair_share for one in evaluations])),
+    )
 
 
 def choose_solver(name: str, n: int, n_classes: int) -> str:
@@ -70,16 +133,18 @@ class Trainer:
         problem: Objective,
         settings: Settings,
         rng: np.random.RandomState,
-        on_step: Callable[[Step], None],
+        on_iterate: Callable[[Iterate[LearntMap]], None] | None = None,
     ) -> None:
-        """Take what is to be told of every iteration; random numbers are for the batches."""
-        self.problem, self.settings, self.rng, self.on_step = problem, settings, rng, on_step
+        """Take what is told of every iteration; random numbers are for the batches."""
+        self.problem, self.settings, self.rng = problem, settings, rng
+        self.on_iterate, self._batch_size = on_iterate, int(settings.batch_size)
         self._waiting: list[np.ndarray] = []  # batches of the present sweep
 
-    def train(self, A: np.ndarray) -> Outcome:
+    def train(self, A: np.ndarray) -> Outcome[LearntMap]:
         """Return the run of the solver from a map (d, D)."""
         alpha = np.full(len(A), self.settings.alpha)
-        return self._run(A, alpha, self.settings.max_iter, self.on_step)
+        recorder = Recorder(self.on_iterate)
+        return self._run(A, alpha, self.settings.max_iter, recorder)
 
     def annealed(self, A: np.ndarray, d: int) -> np.ndarray:
         """Return a map of d rows from one of more, whose least rows are made to vanish one by one.
@@ -97,10 +162,10 @@ class Trainer:
             least = max(float(A[-1] @ A[-1]), np.finfo(float).tiny)
             alpha[-1] += 0.01 * len(self.problem.X) / least
             for _ in range(_RAISES):
-                outcome = self._run(A, alpha, _ITERATIONS, lambda step: None)
+                outcome = self._run(A, alpha, _ITERATIONS, Recorder())
                 if outcome.interrupted:  # there is no map of d rows yet
                     raise KeyboardInterrupt
-                A = outcome.last.A
+                A = outcome.last.model.A
                 norms = np.linalg.norm(A, axis=1)
                 if norms[-1] <= _SMALL * norms.max():
                     break
@@ -117,42 +182,72 @@ class Trainer:
         return float(np.linalg.norm(A * units))
 
     def _run(
-        self, A: np.ndarray, alpha: np.ndarray, max_iter: int, on_step: Callable[[Step], None]
-    ) -> Outcome:
+        self, A: np.ndarray, alpha: np.ndarray, max_iter: int, recorder: Recorder[LearntMap]
+    ) -> Outcome[LearntMap]:
         """Return a run of the solver with a penalty for each row of A."""
-        settings = self.settings
-        penalised = PenalisedObjective(A.shape, alpha, settings.learns_beta)
+        penalised = PenalisedObjective(A.shape, alpha, self.settings.learns_beta)
         theta = penalised.parameters(A, BETA_START)
-        if settings.solver == "lbfgs":
+        maps = MapRecorder(recorder, penalised)
+        run = self._by_lbfgs if self.settings.solver == "lbfgs" else self._by_batches
+        return recorder.run(partial(run, maps, theta, max_iter))
 
-            def evaluate(theta: np.ndarray, n_iter: int) -> Value:
-                label = f"iteration {n_iter}" if settings.verbose else None
-                return penalised.evaluate(self.problem, theta, label=label)
+    def _by_lbfgs(self, maps: MapRecorder, theta: np.ndarray, max_iter: int) -> tuple[Ending, str]:
+        """Run L-BFGS on all rows."""
+        n = len(self.problem.X)
+        latest: list[tuple[np.ndarray, list[tuple[int, Value]]]] = []
 
-            return lbfgs(
-                evaluate,
-                penalised,
-                theta,
-                rows=len(self.problem.X),
-                max_iter=max_iter,
-                tol=settings.tol,
-                on_step=on_step,
-            )
-        make = self._row_batch if settings.solver == "stochastic" else self._own_batch
-        return ascend(
-            partial(make, penalised),
-            penalised,
+        def value_and_slope(theta: np.ndarray) -> tuple[float, np.ndarray]:
+            number = len(maps.recorder.figures)
+            label = f"iteration {number}" if self.settings.verbose else None
+            found = maps.penalised.evaluate(self.problem, theta, label=label)
+            maps.evaluations += 1
+            latest[:] = [(theta.copy(), [(n, found)])]
+            if not number:
+                maps.keep(*latest[0])
+            return found.value, found.gradient
+
+        end = lbfgs(
+            value_and_slope,
             theta,
-            penalised.units(self.problem),
-            steps=_STEPS[settings.solver],
             max_iter=max_iter,
-            on_step=on_step,
+            tol=self.settings.tol,
+            accepted=lambda: maps.keep(*latest[0]),
         )
+        return end.ending, end.message
+
+    def _by_batches(
+        self, maps: MapRecorder, theta: np.ndarray, max_iter: int
+    ) -> tuple[Ending, str]:
+        """Take steps by batches; the figures of an iteration are means, taken before each step."""
+        penalised, steps = maps.penalised, _STEPS[self.settings.solver]
+        make = self._row_batch if self.settings.solver == "stochastic" else self._own_batch
+        A = penalised.split(theta)[0]
+        by_map = StepRule(A, penalised.units(self.problem))
+        # The logit of the background's share goes by itself, as if it were a map of one entry.
+        by_share = StepRule(np.full((1, 1), _SHARE_LENGTH), np.ones((1, 1)))
+        for iteration in range(max_iter):
+            seen: list[tuple[int, Value]] = []
+            for k in range(steps):
+                batch = make(penalised, theta)
+                found = batch.evaluate(theta)
+                maps.evaluations += 1
+                seen.append((batch.size, found))
+                if not maps.recorder.figures:
+                    maps.keep(theta, seen)
+                progress = (iteration * steps + k + 0.5) / (max_iter * steps)
+                scale = (1 + np.cos(np.pi * progress)) / 2
+                slope = found.gradient
+                moved = [by_map.move(theta[: A.size], slope[: A.size], scale)]
+                if penalised.learns_beta:
+                    moved.append(by_share.move(theta[A.size :], slope[A.size :], scale))
+                theta = np.concatenate(moved)
+            maps.keep(theta, seen)
+        return Ending.CONVERGED, "the steps have come to their end"
 
     def _row_batch(self, penalised: PenalisedObjective, theta: np.ndarray) -> Batch:
         """Return some rows against all points, n / m times which is an unbiased sum."""
         if not self._waiting:
-            self._waiting = random_batches(len(self.problem.X), self.settings.batch_size, self.rng)
+            self._waiting = random_batches(len(self.problem.X), self._batch_size, self.rng)
         rows = self._waiting.pop()
         share = len(rows) / len(self.problem.X)
         return Batch(len(rows), partial(penalised.evaluate, self.problem, rows=rows, share=share))
@@ -166,12 +261,12 @@ class Trainer:
                 settings.batches,
                 len(labels),
                 partial(self.problem.unsorted_projection, A),
-                settings.batch_size,
+                self._batch_size,
                 self.rng,
             )
-            # A batch of one class has nothing to teach.
+            # A batch of one class has no gradient.
             mixed = [rows for rows in batches if np.ptp(labels[rows])]
-            self._waiting = mixed or random_batches(len(labels), settings.batch_size, self.rng)
+            self._waiting = mixed or random_batches(len(labels), self._batch_size, self.rng)
         rows = self._waiting.pop()
         share = len(rows) / len(labels)
         part = self.problem.restricted(rows)
