@@ -9,9 +9,10 @@ import numpy as np
 
 from fastmetric import _validate, engine
 from fastmetric.learn import linear_starts
+from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
 from fastmetric.learn.kernel_sums.log_sums import METHODS
 from fastmetric.learn.nca import training
-from fastmetric.learn.nca.class_weights import KERNELS, Mixture
+from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.early_stopping import Validation, hold_out
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
@@ -73,7 +74,7 @@ class NCAFit:
 
     def _check_parameters(self) -> None:
         """Raise on a parameter out of range."""
-        _validate.choice("kernel", self.kernel, KERNELS)
+        _validate.choice("kernel", self.kernel, SMOOTH)
         _validate.choice("method", self.method, METHODS)
         _validate.choice("solver", self.solver, training.SOLVERS)
         _validate.choice("batches", self.batches, row_batches.NAMES)

@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
 from fastmetric._nca_fit import NCAFit
+from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
 from fastmetric.learn.kernel_sums.log_sums import METHODS
 from fastmetric.learn.nca import streaming, training
-from fastmetric.learn.nca.class_weights import KERNELS, Mixture
+from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.early_stopping import Validation
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.rows import project
@@ -457,7 +458,7 @@ def nca_value_and_grad(
     >>> round(value, 6), gradient.round(6)
     (1.952239, array([[0.276424]]))
     """
-    _validate.choice("kernel", kernel, KERNELS)
+    _validate.choice("kernel", kernel, SMOOTH)
     _validate.choice("method", method, METHODS)
     _validate.tolerances(rtol, 0.0)
     _validate.flag("background", background)

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import eigh, svd
 
 from fastmetric import engine
+from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.rows import class_means, column_means, covariance
 
@@ -145,12 +146,12 @@ def _whitened_leading(moments: _Moments, d: int, price: float) -> np.ndarray:
 def adapted(A: np.ndarray, kernel: str, in_batches: bool) -> np.ndarray:
     """Return a start scaled to the kernel and to the solver.
 
-    The biweight kernel's variance, 1/(d + 6) in every coordinate, is made that of exp(-s), 1/2.
+    The biweight kernel's variance in every coordinate is made that of exp(-s), 1/2.
     Steps by batches only ever raise the scale, by their noise if by nothing else: they begin with
     kernels three times as wide.
     """
     if kernel == "biweight":
-        A = A * np.sqrt(2 / (len(A) + 6))
+        A = A * np.sqrt(2 * KERNELS[kernel].variance(len(A)))
     return A / _WIDER if in_batches else A
 
 
