@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, loo_bandwidth, metric_of
-from fastmetric.learn.kernel_sums.log_sums import KERNELS, METHODS, SUMS_LEAF_SIZE, KernelSums
+from fastmetric.learn.kernel_sums.kernel_table import KERNELS
+from fastmetric.learn.kernel_sums.log_sums import METHODS, SUMS_LEAF_SIZE, KernelSums
 
 _RULES = ("scott", "silverman", "loo")
 _METRICS = ("euclidean", "l2")  # two names of one metric
@@ -78,7 +79,7 @@ def kernel_sums(
     >>> kernel_sums(X, kernel="epanechnikov", bandwidth=1.5).round(6)  # each point left out
     array([-0.587787, -0.587787,      -inf])
     """
-    _validate.choice("kernel", kernel, KERNELS)
+    _validate.choice("kernel", kernel, kernel_table.NAMES)
     _check_accuracy(rtol, atol, method)
     n_jobs = _validate.jobs(n_jobs)
     X = _validate.float_array(X, "X")
@@ -231,9 +232,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
         X = _validate.query_data(self, X)
         metric, sums = self._sums = getattr(self, "_sums", None) or self._prepare()
         log_total = math.log(len(self._X) if self._weights is None else self._weights.sum())
-        log_volume = (
-            log_total + kernel_table.log_volume(self._kernel, X.shape[1]) + metric.log_scale
-        )
+        log_volume = log_total + KERNELS[self._kernel].log_volume(X.shape[1]) + metric.log_scale
         # 709: the largest exponent, for volumes beyond float64.
         atol = math.exp(min(math.log(self.atol) + log_volume, 709)) if self.atol else 0.0
         query = metric.points(_validate.in_precision_of(X, self._X), self.n_jobs)
@@ -283,7 +282,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
         n_samples = _validate.integer("n_samples", n_samples, 1)
         rng = check_random_state(random_state)
         rows = kernel_table.draw_rows(len(self._X), self._weights, rng.random_sample(n_samples))
-        steps = kernel_table.draw(self._kernel, n_samples, self._X.shape[1], rng)
+        steps = kernel_table.draw(KERNELS[self._kernel], n_samples, self._X.shape[1], rng)
         if np.ndim(self.bandwidth_) < 2:
             steps *= self.bandwidth_
         else:
@@ -297,7 +296,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         """Raise on a parameter out of range; the bandwidth is looked at beside the data."""
         _validate.choice("algorithm", self.algorithm, ("auto", "kd_tree", "ball_tree"))
-        _validate.choice("kernel", self.kernel, KERNELS)
+        _validate.choice("kernel", self.kernel, kernel_table.NAMES)
         if self.metric not in _METRICS or self.metric_params:
             raise ValueError(
                 f"metric={self.metric!r} with metric_params={self.metric_params!r} is not known; "

@@ -238,7 +238,7 @@ class MeanShift(ClusterMixin, BaseEstimator):
     def _take(self, modes: Modes, metric: Metric, sums: KernelSums) -> None:
         """Set what is known of the modes; warn if they are none."""
         n, d = self._X.shape
-        parts = math.log(n), kernel_table.log_volume("gaussian", d), metric.log_scale
+        parts = math.log(n), kernel_table.KERNELS["gaussian"].log_volume(d), metric.log_scale
         volume, logs = sum(parts), sums.log_sums(modes.points)
         # The volume is rounded, too: d terms of log_scale, which may cancel, and four sums.
         size = np.abs(logs.estimate) + sum(map(abs, parts))

@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
 from fastmetric.learn import linear_starts
+from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
 from fastmetric.learn.kernel_sums.log_sums import METHODS
 from fastmetric.learn.nca import nca_fit, starts, streaming, training
-from fastmetric.learn.nca.class_weights import KERNELS, Mixture
+from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.nca.training import LearntMap
@@ -361,7 +362,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
 
     def _check_parameters(self) -> None:
         """Raise on a parameter out of range."""
-        _validate.choice("kernel", self.kernel, KERNELS)
+        _validate.choice("kernel", self.kernel, SMOOTH)
         _validate.choice("method", self.method, METHODS)
         _validate.choice("solver", self.solver, training.SOLVERS)
         _validate.choice("batches", self.batches, row_batches.NAMES)
@@ -596,7 +597,7 @@ def nca_value_and_grad(
     >>> round(value, 6), gradient.round(6)
     (1.952239, array([[0.276424]]))
     """
-    _validate.choice("kernel", kernel, KERNELS)
+    _validate.choice("kernel", kernel, SMOOTH)
     _validate.choice("method", method, METHODS)
     _validate.tolerances(rtol, 0.0)
     _validate.flag("background", background)

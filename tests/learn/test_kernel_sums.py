@@ -20,7 +20,8 @@ from fastmetric.core.far_field.expansions import (
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.walk.query_groups import GROUP, Rule
 from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
-from fastmetric.learn.kernel_sums.log_sums import KERNELS, KernelSums
+from fastmetric.learn.kernel_sums.kernel_table import NAMES as KERNELS
+from fastmetric.learn.kernel_sums.log_sums import KernelSums
 from tests.twins import density as naive
 
 COMPACT = [kernel for kernel in KERNELS if kernel not in ("gaussian", "exponential")]

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastmetric._jit import jit_in_order
 from fastmetric.core.far_field.expansions import LOG_FACTORIALS, log_remainder
-from fastmetric.core.kernels import BIWEIGHT, COSINE, EXPONENTIAL, GAUSSIAN, LINEAR, TOPHAT
+from fastmetric.core.kernels import GAUSSIAN, curvature_bound, inverse_sq_width, slope_bound
 from fastmetric.core.tree.node_moments import WIDEST
 from fastmetric.core.vector.exp import exp64
 from fastmetric.core.walk.query_groups import SLACK, center_distance
@@ -46,53 +46,19 @@ def is_negligible(weight, k_lo, allowed):
 
 
 @jit_in_order
-def _curvature(code, s_lo, s_hi, k_lo):
-    """Return exp(shift) times a bound of the kernel's Hessian in q/h over s_lo..s_hi.
-
-    Infinity where there is none; k_lo = exp(shift) k(s_lo) [SUM-2], [SUM-2b].
-    """
-    if code == GAUSSIAN:  # s = r^2 / 2
-        t = min(max(3.0, 2 * s_lo), 2 * s_hi)
-        at_top = (t - 1) * exp64(s_lo - t / 2)
-        return k_lo * max(1.0, abs(2 * s_lo - 1), at_top)
-    if code == EXPONENTIAL:
-        r = np.sqrt(s_lo)
-        return k_lo * max(1.0, 1 / r) if r > 0 else np.inf
-    if s_hi >= 1:
-        return np.inf
-    if code == BIWEIGHT:
-        return max(4 * (1 - s_lo), 12 * s_hi - 4)
-    if code == COSINE:
-        return np.pi**2 / 4
-    if code == LINEAR:
-        return 1 / np.sqrt(s_lo) if s_lo > 0 else np.inf
-    return 0.0  # tophat is constant; the Epanechnikov kernel's is exact by the scatter
-
-
-@jit_in_order
-def _steepness(code, s_hi, k_lo):
-    """Return exp(shift) times a bound of the kernel's gradient in q/h up to s_hi."""
-    if code == GAUSSIAN:
-        return k_lo * np.sqrt(2 * s_hi)
-    if code == EXPONENTIAL:
-        return k_lo
-    return 0.0 if code == TOPHAT else 2.0
-
-
-@jit_in_order
 def cheapest_acceptance(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     """Return (how, degree, error): the cheapest way to accept a node, or to open it."""
     nodes = ref.nodes
     weight, scatter = nodes.weights[node], nodes.scatters[node]
     if scatter == 0.0:
         return CENTROID, 1, 0.0
-    inverse_h2 = 2 * rule.factor if rule.code == GAUSSIAN else rule.factor
+    inverse_h2 = inverse_sq_width(rule.code, rule.factor)
     spread = 0.5 * scatter * inverse_h2
-    error = spread * _curvature(rule.code, s_lo, s_hi, k_lo) * (1 + SLACK)
+    error = spread * curvature_bound(rule.code, s_lo, s_hi, k_lo) * (1 + SLACK)
     if error <= allowed:
         # The centre is rounded: the first moment around it is not quite zero.
         shake = nodes.offsets[node] * np.sqrt(inverse_h2)
-        error += weight * shake * _steepness(rule.code, s_hi, k_lo)
+        error += weight * shake * slope_bound(rule.code, s_hi, k_lo)
         if error <= allowed:
             return CENTROID, 1, error
     if rule.code != GAUSSIAN or nodes.coefficients.shape[1] == 0:

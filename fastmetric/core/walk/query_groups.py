@@ -10,19 +10,14 @@ from fastmetric._jit import jit, jit_in_order
 from fastmetric.core.far_field.evaluation import TAYLOR, add_series, contracted, fill, scratch_rows
 from fastmetric.core.far_field.expansions import Series
 from fastmetric.core.kernels import (
-    BIWEIGHT,
-    EPANECHNIKOV,
-    EXPONENTIAL,
     GAUSSIAN,
-    LINEAR,
-    TOPHAT,
-    exponent,
-    has_tails,
-    kernel_value,
+    apply_kernel,
+    centroid_correction,
+    shifted_kernel,
 )
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.tree.node_moments import Nodes
-from fastmetric.core.vector.exp import exp, exp64
+from fastmetric.core.vector.exp import exp
 from fastmetric.core.vector.register_blocks import ROWS, sq_distances
 
 GROUP = 162  # the largest group of queries; a multiple of ROWS
@@ -134,18 +129,6 @@ def center_distance(low, high, center):
     return np.sqrt(near)
 
 
-@jit_in_order
-def shifted_kernel(code, s, shift):
-    """Return exp(shift) k(s), float64, infinity beyond 1e304.
-
-    The shift is 0 unless the kernel has tails.
-    """
-    if has_tails(code):
-        t = shift - exponent(code, s)
-        return exp64(t) if t <= 700.0 else np.inf
-    return np.float64(kernel_value(code, s))
-
-
 @jit
 def distance_tile(group, ref, start, stop):
     """Return the squared distances to the points start:stop (rows, columns), both padded."""
@@ -180,40 +163,9 @@ def add_leaf(group, ref, rule, start, stop):
 @jit
 def add_tile(group, tile, code, factor, shift, weights):
     """Turn a tile of squared distances into kernels, and add the sums of its rows."""
-    _apply_kernel(code, tile.reshape(tile.size), factor, shift)
+    apply_kernel(code, tile.reshape(tile.size), factor, shift)
     for i in range(group.totals.size):
         group.totals[i] += _weighted_sum(tile[i, : weights.size], weights)
-
-
-@jit
-def _apply_kernel(code, x, factor, shift):
-    """Turn squared distances x into exp(shift) k(factor * x), in place.
-
-    A whole tile in one loop: rows of a few dozen would not fill the pipeline of exp.
-    """
-    scale, lift = x.dtype.type(factor), x.dtype.type(shift)
-    if code == GAUSSIAN:
-        for j in range(x.size):
-            x[j] = exp(lift - scale * x[j])
-    elif code == EXPONENTIAL:
-        for j in range(x.size):
-            x[j] = exp(lift - np.sqrt(scale * x[j]))
-    # A choice of many that stays inside the loop would keep it from being vectorised.
-    elif code == BIWEIGHT:
-        for j in range(x.size):
-            x[j] = kernel_value(BIWEIGHT, scale * x[j])
-    elif code == EPANECHNIKOV:
-        for j in range(x.size):
-            x[j] = kernel_value(EPANECHNIKOV, scale * x[j])
-    elif code == TOPHAT:
-        for j in range(x.size):
-            x[j] = kernel_value(TOPHAT, scale * x[j])
-    elif code == LINEAR:
-        for j in range(x.size):
-            x[j] = kernel_value(LINEAR, scale * x[j])
-    else:
-        for j in range(x.size):
-            x[j] = kernel_value(code, scale * x[j])
 
 
 @jit
@@ -240,7 +192,7 @@ def add_centroid(group, ref, rule, node):
         for i in range(s.size):
             totals[i] += weight * exp(shift - factor * s[i])
         return
-    correction = ref.nodes.scatters[node] * factor if rule.code == EPANECHNIKOV else 0.0
+    correction = centroid_correction(rule.code, ref.nodes.scatters[node] * factor)
     for i in range(s.size):
         totals[i] += weight * shifted_kernel(rule.code, factor * s[i], shift) - correction
 

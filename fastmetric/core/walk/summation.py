@@ -25,7 +25,7 @@ import numpy as np
 
 from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.far_field.expansions import local_to_child, moments_to_local
-from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails
+from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails, shifted_kernel
 from fastmetric.core.tree.balanced_tree import DEEPEST
 from fastmetric.core.vector.exp import exp64
 from fastmetric.core.walk.error_budget import (
@@ -50,7 +50,6 @@ from fastmetric.core.walk.query_groups import (
     add_local,
     box_distances,
     make_group,
-    shifted_kernel,
 )
 
 _NARROWER = 0.6  # a part of a crowd walks if it is so much narrower than the last that did

@@ -1,31 +1,61 @@
-"""What a radial kernel is as a distribution in R^d: its volume, and random draws from it."""
+"""The kernels by name: code, volume, variance, and random draws from each as a density in R^d.
+
+The core knows kernels by their codes, with values and bounds (`core.kernels`). All that has a
+name, or needs SciPy, is here. Of bandwidth 1, the Gaussian is exp(-r²/2), as in densities; the
+loops over pairs have it as exp(-s), a Gaussian of bandwidth EXP_BANDWIDTH in r = sqrt(s).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
+from fastmetric.core import kernels
 
-def log_volume(kernel: str, d: int) -> float:
-    """Return the log of the integral of the kernel over R^d, for bandwidth 1.
+EXP_BANDWIDTH = math.sqrt(0.5)  # of the Gaussian exp(-r²)
 
-    The volume of the unit ball times d ∫ k(r) r^(d-1) dr, which is elementary but for the cosine.
-    """
-    if kernel == "gaussian":
-        return d / 2 * math.log(2 * math.pi)
-    log_ball = d / 2 * math.log(math.pi) - float(gammaln(d / 2 + 1))
-    if kernel == "exponential":
-        return log_ball + float(gammaln(d + 1))
-    moment = {
-        "biweight": 8 / ((d + 2) * (d + 4)),
-        "tophat": 1.0,
-        "epanechnikov": 2 / (d + 2),
-        "linear": 1 / (d + 1),
-        "cosine": _cosine_moment(d),
-    }[kernel]
-    return log_ball + math.log(moment)
+
+class Kernel(NamedTuple):
+    """A radial kernel of bandwidth 1; as a density, over its volume."""
+
+    name: str
+    code: int  # in `core.kernels`
+    has_tails: bool  # nowhere zero
+    smooth: bool  # its derivative in s is continuous, as a gradient of sums needs it
+    log_volume: Callable[[int], float]  # by d, the log of its integral over R^d
+    variance: Callable[[int], float]  # by d, of one coordinate of its density
+    # Draws (n,) from the density proportional to k(r) r^(d-1), by (n, d, rng); None: the lengths
+    # of normal vectors.
+    draw_radii: Callable[[int, int, np.random.RandomState], np.ndarray] | None
+
+    @property
+    def pair_bandwidth(self) -> float:
+        """Return the bandwidth of the kernel that the loops over pairs have as k(s)."""
+        return EXP_BANDWIDTH if self.code == kernels.GAUSSIAN else 1.0
+
+
+def _log_ball(d: int) -> float:
+    """Return the log of the volume of the unit ball in R^d."""
+    return d / 2 * math.log(math.pi) - float(gammaln(d / 2 + 1))
+
+
+def _gaussian_log_volume(d: int) -> float:
+    """Return the log of the integral of exp(-r²/2)."""
+    return d / 2 * math.log(2 * math.pi)
+
+
+def _exponential_log_volume(d: int) -> float:
+    """Return the log of the integral of exp(-r)."""
+    return _log_ball(d) + float(gammaln(d + 1))
+
+
+def _compact_log_volume(moment: Callable[[int], float]) -> Callable[[int], float]:
+    """Return the log volume by d of a kernel with d ∫ k(r) r^(d-1) dr = moment(d)."""
+    return lambda d: _log_ball(d) + math.log(moment(d))
 
 
 def _cosine_moment(d: int) -> float:
@@ -44,29 +74,14 @@ def _cosine_moment(d: int) -> float:
     return total
 
 
-def draw(kernel: str, n: int, d: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return n draws (n, d) from the kernel as a density around the origin, bandwidth 1."""
-    steps = rng.standard_normal((n, d))
-    if kernel == "gaussian":
-        return steps
-    # A normal vector has a uniform direction; it is given another length.
-    steps *= (_radii(kernel, n, d, rng) / np.linalg.norm(steps, axis=1))[:, None]
-    return steps
+def _cosine_variance(d: int) -> float:
+    """Return the variance of a coordinate: of two moments, E r² / d."""
+    return _cosine_moment(d + 2) / ((d + 2) * _cosine_moment(d))
 
 
-def _radii(kernel: str, n: int, d: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return n draws (n,) from the density proportional to k(r) r^(d-1).
-
-    For powers of 1 - r² the square of r is Beta distributed, for those of 1 - r itself.
-    """
-    if kernel == "exponential":
-        return rng.standard_gamma(d, n)
-    if kernel == "linear":
-        return rng.beta(d, 2, n)
-    if kernel == "cosine":
-        return _cosine_radii(n, d, rng)
-    power = {"tophat": 0, "epanechnikov": 1, "biweight": 2}[kernel]
-    return np.sqrt(rng.beta(d / 2, power + 1, n))
+def _power_radii(power: int) -> Callable[[int, int, np.random.RandomState], np.ndarray]:
+    """Return the draws of radii for (1 - r²)^power: the square of r is Beta distributed."""
+    return lambda n, d, rng: np.sqrt(rng.beta(d / 2, power + 1, n))
 
 
 def _cosine_radii(n: int, d: int, rng: np.random.RandomState) -> np.ndarray:
@@ -83,6 +98,98 @@ def _cosine_radii(n: int, d: int, rng: np.random.RandomState) -> np.ndarray:
         radii[missing[kept]] = tried[kept]
         missing = missing[~kept]
     return radii
+
+
+def checked(kernel: Kernel) -> Kernel:
+    """Return the kernel if the core has its value and its bounds, and agrees on its tails.
+
+    Without a bound every certificate of its sums would be false. The functions run uncompiled
+    here: importing the package must not compile anything.
+    """
+
+    def plain(function: Any) -> Any:
+        return getattr(function, "py_func", function)
+
+    value = plain(kernels.kernel_value)(kernel.code, 0.25)
+    slope = plain(kernels.slope_bound)(kernel.code, 0.5, 1.0)
+    curvature = plain(kernels.curvature_bound)(kernel.code, 0.25, 0.5, 1.0)
+    if not np.isfinite([value, slope, curvature]).all():
+        raise ValueError(f"kernel {kernel.name!r}: core.kernels has no value or no bounds for it.")
+    if plain(kernels.has_tails)(kernel.code) != kernel.has_tails:
+        raise ValueError(f"kernel {kernel.name!r}: core.kernels disagrees on whether it has tails.")
+    return kernel
+
+
+_ALL = (
+    Kernel("gaussian", kernels.GAUSSIAN, True, True, _gaussian_log_volume, lambda d: 1.0, None),
+    Kernel(
+        "biweight",
+        kernels.BIWEIGHT,
+        False,
+        True,
+        _compact_log_volume(lambda d: 8 / ((d + 2) * (d + 4))),
+        lambda d: 1 / (d + 6),
+        _power_radii(2),
+    ),
+    Kernel(
+        "tophat",
+        kernels.TOPHAT,
+        False,
+        False,
+        _compact_log_volume(lambda d: 1.0),
+        lambda d: 1 / (d + 2),
+        _power_radii(0),
+    ),
+    Kernel(
+        "epanechnikov",
+        kernels.EPANECHNIKOV,
+        False,
+        False,
+        _compact_log_volume(lambda d: 2 / (d + 2)),
+        lambda d: 1 / (d + 4),
+        _power_radii(1),
+    ),
+    Kernel(
+        "exponential",
+        kernels.EXPONENTIAL,
+        True,
+        False,
+        _exponential_log_volume,
+        lambda d: d + 1.0,
+        lambda n, d, rng: rng.standard_gamma(d, n),
+    ),
+    Kernel(
+        "linear",
+        kernels.LINEAR,
+        False,
+        False,
+        _compact_log_volume(lambda d: 1 / (d + 1)),
+        lambda d: (d + 1) / ((d + 2) * (d + 3)),
+        lambda n, d, rng: rng.beta(d, 2, n),
+    ),
+    Kernel(
+        "cosine",
+        kernels.COSINE,
+        False,
+        False,
+        _compact_log_volume(_cosine_moment),
+        _cosine_variance,
+        _cosine_radii,
+    ),
+)
+KERNELS: dict[str, Kernel] = {kernel.name: checked(kernel) for kernel in _ALL}
+NAMES = tuple(KERNELS)
+SMOOTH = tuple(kernel.name for kernel in _ALL if kernel.smooth)
+
+
+def draw(kernel: Kernel, n: int, d: int, rng: np.random.RandomState) -> np.ndarray:
+    """Return n draws (n, d) from the kernel as a density around the origin, bandwidth 1."""
+    steps = rng.standard_normal((n, d))
+    if kernel.draw_radii is None:
+        return steps
+    # A normal vector has a uniform direction; it is given another length.
+    steps *= (kernel.draw_radii(n, d, rng) / np.linalg.norm(steps, axis=1))[:, None]
+    return steps
 
 
 def draw_rows(n: int, weights: np.ndarray | None, uniform: np.ndarray) -> np.ndarray:

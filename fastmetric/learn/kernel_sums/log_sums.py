@@ -9,7 +9,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.far_field.expansions import highest_degree
-from fastmetric.core.kernels import CODES, GAUSSIAN, has_tails
+from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
@@ -23,9 +23,9 @@ from fastmetric.learn.kernel_sums.certified_walks import (
     group_starts,
     walk_sums,
 )
+from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.tree_building import NODES, build_tree, summarised, with_float32_leaves
 
-KERNELS = tuple(CODES)
 METHODS = ("auto", "exact", "tree")
 
 # Nanoseconds, for "auto"; only their ratios matter. A pair in a large tile, in a leaf and in a
@@ -67,7 +67,7 @@ class KernelSums:
 
         Squared distances, to queries too, must not overflow.
         """
-        self.X, self.n_jobs, self.code = X, n_jobs, CODES[kernel]
+        self.X, self.n_jobs, self.code = X, n_jobs, KERNELS[kernel].code
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
         self._kept = np.flatnonzero(weights > 0)
         self._unit = float(weights.max())

@@ -26,6 +26,7 @@ from fastmetric.core.pairs.pair_tiles import (
     products_are_safe,
 )
 from fastmetric.core.pairs.partition import row_blocks
+from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
 from fastmetric.learn.local_component import product_e_step
 from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
 from fastmetric.learn.pair_sums.all_pairs import (
@@ -37,7 +38,6 @@ from fastmetric.learn.pair_sums.all_pairs import (
 from fastmetric.learn.pair_sums.class_trees import ClassTrees
 from fastmetric.learn.rows import cross_product
 
-_UNIT = np.sqrt(0.5)  # the pair loops have the kernel exp(-s)
 _TREES_FROM, _TREES_TO = 5000, 12  # rows, and dimensions, where a tree is looked at
 
 
@@ -59,7 +59,7 @@ def among_all(
             return Expectation(*pairs.log_sums_and_scatter(label))
         everyone = np.arange(n)
         return Expectation(*product_e_step.log_sums_and_scatter(W, W, everyone, q, n_jobs, label))
-    rows = W * W.dtype.type(_UNIT)
+    rows = W * W.dtype.type(EXP_BANDWIDTH)
     way = _way(rows, q, n_jobs)
     log_sums = way.log_sums(label).own
     U = way.gradient(log_sums, np.ones(n), np.zeros(n), label)
@@ -96,7 +96,7 @@ def of_rows(
         return Expectation(
             *product_e_step.log_sums_and_scatter(query, ref, self_index, q, n_jobs, label)
         )
-    query, ref = query * query.dtype.type(_UNIT), ref * ref.dtype.type(_UNIT)
+    query, ref = query * query.dtype.type(EXP_BANDWIDTH), ref * ref.dtype.type(EXP_BANDWIDTH)
     safe = products_are_safe(query) and products_are_safe(ref)
     some, to = (make_points(rows, products=safe, near=q) for rows in (query, ref))
     m, n = len(query), len(ref)
@@ -129,4 +129,4 @@ def of_rows(
 def _scatter(sides: list[tuple[np.ndarray, np.ndarray]], n_jobs: int | None) -> np.ndarray:
     """Return the scatter (D, D) from the pulls u and the scaled rows of both sides of the pairs."""
     total = sum(cross_product(U, rows, np.zeros(rows.shape[1]), n_jobs) for U, rows in sides)
-    return (total + np.transpose(total)) / (2 * _UNIT**2)
+    return (total + np.transpose(total)) / (2 * EXP_BANDWIDTH**2)

@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric.core.kernels import CODES, GAUSSIAN
-from fastmetric.learn.kernel_sums.kernel_table import log_volume
-
-KERNELS = ("gaussian", "biweight")
+from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 
 
 class ClassWeights(NamedTuple):
@@ -39,7 +36,7 @@ class Mixture(NamedTuple):
     @property
     def code(self) -> int:
         """Return the kernel's code."""
-        return CODES[self.kernel]
+        return KERNELS[self.kernel].code
 
     def of_classes(self, kept: np.ndarray) -> Mixture:
         """Return the mixture of some of the classes."""
@@ -72,8 +69,8 @@ class Mixture(NamedTuple):
 
     def log_kernel_volume(self, d: int) -> float:
         """Return the log of the kernel's integral over R^d; the Gaussian is exp(-s) here."""
-        narrower = d * np.log(np.sqrt(0.5)) if self.code == GAUSSIAN else 0.0
-        return log_volume(self.kernel, d) + narrower
+        kernel = KERNELS[self.kernel]
+        return kernel.log_volume(d) + d * np.log(kernel.pair_bandwidth)
 
 
 def _over_largest(weights: np.ndarray) -> np.ndarray:

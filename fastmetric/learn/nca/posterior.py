@@ -9,10 +9,10 @@ import numpy as np
 from scipy.special import softmax
 
 from fastmetric import engine
-from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pairs import dense_pairs
 from fastmetric.core.pairs.pair_tiles import make_points
 from fastmetric.core.pairs.partition import row_blocks
+from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
 from fastmetric.learn.nca.background import Background
 from fastmetric.learn.nca.class_weights import Mixture
@@ -95,12 +95,11 @@ class Posterior:
 
     def _by_trees(self) -> Callable[[np.ndarray, str | None], np.ndarray]:
         """Return what sums over one tree per class, where that pays."""
-        bandwidth = np.sqrt(0.5) if self.mixture.code == GAUSSIAN else 1.0
         trees = [
             KernelSums(
                 self.reference[a:b],
                 kernel=self.mixture.kernel,
-                bandwidth=bandwidth,
+                bandwidth=KERNELS[self.mixture.kernel].pair_bandwidth,
                 n_jobs=self.n_jobs,
             )
             for a, b in pairwise(self._offsets)

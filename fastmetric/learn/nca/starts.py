@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric.learn import linear_starts
+from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.training import Settings, annealing_rows
 
@@ -67,12 +68,12 @@ def starting_map(
 def adapted(A: np.ndarray, kernel: str, in_batches: bool) -> np.ndarray:
     """Return a start scaled to the kernel and to the solver.
 
-    The biweight kernel's variance, 1/(d + 6) in every coordinate, is made that of exp(-s), 1/2.
+    The biweight kernel's variance in every coordinate is made that of exp(-s), 1/2.
     Steps by batches increase the scale, if only by their noise: they begin with kernels three times
     as wide.
     """
     if kernel == "biweight":
-        A = A * np.sqrt(2 / (len(A) + 6))
+        A = A * np.sqrt(2 * KERNELS[kernel].variance(len(A)))
     return A / _WIDER if in_batches else A
 
 

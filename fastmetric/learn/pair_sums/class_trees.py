@@ -28,6 +28,7 @@ from fastmetric.learn.kernel_sums.certified_walks import (
     group_starts,
     walk_sums,
 )
+from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
 from fastmetric.learn.pair_sums.all_pairs import Classes, ClassSums
 from fastmetric.learn.tree_building import build_tree, build_trees, summarised
 
@@ -84,7 +85,7 @@ class ClassTrees:
         self.reference = summarised(
             _planted(trees, rows, bases, self.roots),
             point_weights,
-            np.sqrt(0.5),  # of the Gaussian that exp(-s) is
+            EXP_BANDWIDTH,
             [[(int(a), int(b)) for a, b in pairwise(self.roots)]],
             expanded=code == GAUSSIAN,
             n_jobs=n_jobs,
