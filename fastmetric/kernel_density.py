@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, loo_bandwidth, metric_of
-from fastmetric.learn.kernel_sums.log_sums import KERNELS, METHODS, SUMS_LEAF_SIZE, KernelSums
+from fastmetric.learn.kernel_sums.log_sums import KERNELS, METHODS, KernelSums
+from fastmetric.learn.tree_building import SUMS_LEAF_SIZE
 
 _RULES = ("scott", "silverman", "loo")
 _METRICS = ("euclidean", "l2")  # two names of one metric

@@ -16,6 +16,7 @@ from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.nca.training import choose_batch_size, choose_solver
+from fastmetric.learn.pair_sums.chooser import choose
 
 
 def _normal(n, d, scale=1.0, seed=0):
@@ -29,7 +30,7 @@ def _nca_way(n, d, kernel, method, m=None, scale=1.0, n_classes=2):
     Z = problem.project(scale * np.eye(d))
     class_weights = problem.mixture.class_weights(problem.classes.sizes, d)
     chosen = None if m is None else np.sort(np.random.default_rng(1).permutation(n)[:m])
-    return type(problem._way(Z, class_weights, chosen)).__name__
+    return type(choose(problem._pairs(Z, class_weights, chosen), method)).__name__
 
 
 NCA = [
@@ -72,10 +73,10 @@ def test_objective_of_small_classes_takes_no_trees():
 
 
 def _posterior_way(n, m, d, kernel, method, scale=1.0):
-    """Return whether class posteriors are summed over pairs or over trees."""
+    """Return the name of the class that sums for class posteriors."""
     offsets = np.array([0, n // 2, n])
     posterior = Posterior(_normal(n, d, scale), offsets, Mixture(kernel), method=method, rtol=1e-2)
-    return "ClassTrees" if posterior._trees(m) else "RowPairs"
+    return type(choose(posterior._pairs(_normal(m, d, scale, seed=1)), method)).__name__
 
 
 POSTERIOR = [
@@ -88,8 +89,9 @@ POSTERIOR = [
     (20_000, 10_000, 13, "gaussian", "auto", 0.1, "RowPairs"),
     (300, 100, 2, "biweight", "exact", 1.0, "RowPairs"),
     (300, 100, 4, "biweight", "tree", 1.0, "ClassTrees"),
-    (300, 100, 2, "biweight", "tree", 1.0, "ClassTrees"),
+    (300, 100, 2, "biweight", "tree", 1.0, "CutoffGrid"),
     (3000, 600, 2, "biweight", "auto", 5.0, "RowPairs"),
+    (3000, 6000, 2, "biweight", "auto", 5.0, "CutoffGrid"),
     (3000, 499, 2, "biweight", "auto", 5.0, "RowPairs"),
     (3000, 600, 2, "biweight", "auto", 0.01, "RowPairs"),
 ]
@@ -106,7 +108,7 @@ def _e_step_way(n, d, q, scale, gap=0.0):
     W[::2] += gap
     if product_e_step.are_safe(W):
         return "NeighbourList" if NeighbourList(W, q).pays() else "products"
-    return type(e_step._way(W * np.sqrt(0.5), q, None)).__name__
+    return type(choose(e_step._pairs(W * np.sqrt(0.5), q))).__name__
 
 
 E_STEP = [
