@@ -14,7 +14,8 @@ from fastmetric import _validate, engine
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, loo_bandwidth, metric_of
 from fastmetric.learn.kernel_sums.kernel_table import KERNELS
-from fastmetric.learn.kernel_sums.log_sums import METHODS, SUMS_LEAF_SIZE, KernelSums
+from fastmetric.learn.kernel_sums.log_sums import METHODS, KernelSums
+from fastmetric.learn.tree_building import SUMS_LEAF_SIZE
 
 _RULES = ("scott", "silverman", "loo")
 _METRICS = ("euclidean", "l2")  # two names of one metric

@@ -10,10 +10,10 @@ from fastmetric.core.tree.balanced_tree import UNIT
 from fastmetric.core.tree.nearest_search import Search, nearest
 from fastmetric.core.tree.product_candidates import nearest_by_differences, offer, sq_distances
 from fastmetric.core.vector.register_blocks import make_panels
+from fastmetric.learn import costs
 from fastmetric.learn.rows import column_means
 from fastmetric.learn.tree_building import build_tree
 
-_TREES_TO = 12  # features up to which a tree finds neighbours sooner than products
 _COORDINATES = 8192  # of the queries in a block over the tree
 _FLOPS = 1e10  # of a block by products, a fraction of a second
 _COLUMNS = 512  # of a tile
@@ -35,7 +35,7 @@ def others(X: np.ndarray, k: int, n_jobs: int | None = None) -> Others:
     n, n_features = X.shape
     if k == n - 1:
         return _AllOthers(n)
-    return (_ByTree if n_features <= _TREES_TO else _ByProducts)(X, k, n_jobs)
+    return (_ByTree if n_features <= costs.TREE_DIMENSIONS else _ByProducts)(X, k, n_jobs)
 
 
 def _cut(rows: np.ndarray, size: int) -> list[np.ndarray]:

@@ -17,6 +17,7 @@ from fastmetric.core.walk.query_groups import Reference
 _TASK = 20_000  # points in a subtree that is one task
 NODES = 500  # in a task
 LEAF_SIZE = 64
+SUMS_LEAF_SIZE = 160  # larger than for neighbours: pairs are cheap, nodes are not
 
 
 def build_tree(X: np.ndarray, leaf_size: int = LEAF_SIZE, n_jobs: int | None = None) -> Tree:

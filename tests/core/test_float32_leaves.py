@@ -12,8 +12,8 @@ from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
-from fastmetric.learn.kernel_sums.log_sums import SUMS_LEAF_SIZE, KernelSums
-from fastmetric.learn.tree_building import with_float32_leaves
+from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.tree_building import SUMS_LEAF_SIZE, with_float32_leaves
 from tests.twins import density as naive
 
 ROOT = np.array([0])

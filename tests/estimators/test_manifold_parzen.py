@@ -13,8 +13,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import KernelDensity, ManifoldParzen, engine, manifold_parzen
-from fastmetric.learn import nearest_neighbours
-from fastmetric.learn.manifold import marginal_screening, mixture_density
+from fastmetric.learn import costs, nearest_neighbours
+from fastmetric.learn.manifold import mixture_density
 from fastmetric.learn.manifold.neighbourhood_pca import _leading
 from tests.manifold_problems import EPS, assert_logs, problems, sharpness_of
 from tests.twins import manifold as naive_manifold
@@ -208,7 +208,7 @@ def test_equal_rows_are_one_gaussian(n_features):
 @pytest.mark.parametrize("scale", [1e-150, 1e-25, 1e-19, 1e15, 1e20, 1e150])
 def test_the_unit_of_length_does_not_matter(scale, monkeypatch):
     """Products in float32 may screen: its range is not that of float64."""
-    monkeypatch.setattr(marginal_screening, "_LEAST_WORK", 0)
+    monkeypatch.setattr(costs, "SCREENING_PRODUCTS", 0)
     rng = np.random.default_rng(29)
     X = rng.standard_normal((200, 20))
     query = X[:40] + 0.01

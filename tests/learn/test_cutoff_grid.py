@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmetric import engine, nca_value_and_grad
+from fastmetric.core.kernels import BIWEIGHT
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
-from fastmetric.learn.pair_sums.all_pairs import Classes
 from fastmetric.learn.pair_sums.cutoff_grid import CutoffGrid
+from fastmetric.learn.pair_sums.problem import Gradient, PairProblem, RowWeights, Segments
 from tests.twins import pairs as naive
 
 
@@ -28,7 +29,8 @@ def _clouds(n, d, seed, dtype=np.float64):
 def _in_reach(points, y, weights, chosen=None, n_jobs=1):
     """Return the way through the pairs of rows sorted by class."""
     offsets = np.searchsorted(y, np.arange(y.max() + 2))
-    return CutoffGrid(points, Classes(offsets, offsets[y], offsets[y + 1]), weights, chosen, n_jobs)
+    problem = PairProblem(points, Segments(offsets), weights, BIWEIGHT, chosen)
+    return CutoffGrid(problem, n_jobs)
 
 
 def _assert_equal_the_twin(points, y, weights, chosen=None):
@@ -60,7 +62,7 @@ def _assert_equal_the_twin(points, y, weights, chosen=None):
         terms = np.where(np.isfinite(s), weight, 0)[:, :, None] * sizes
         np.add.at(to, rows, terms.sum(axis=1))
         to += terms.sum(axis=0) * (-1 if to is expected else 1)
-    actual = way.gradient(np.zeros(len(rows)), own, other)
+    actual = way.gradient(RowWeights(np.zeros(len(rows)), own, other)).points
     assert np.all(np.abs(actual - expected) <= error + 600 * eps * np.abs(expected))
 
 
@@ -77,8 +79,12 @@ def test_comparison_with_the_twin_can_fail(monkeypatch):
     points, y = _clouds(100, 2, seed=0)
     weights = np.ones(100)
     _assert_equal_the_twin(points, y, weights)
-    gradient = CutoffGrid.gradient
-    monkeypatch.setattr(CutoffGrid, "gradient", lambda *args: gradient(*args) * (1 + 1e-10))
+    right = CutoffGrid.gradient
+
+    def wrong(*args):
+        return Gradient(right(*args).points * (1 + 1e-10))
+
+    monkeypatch.setattr(CutoffGrid, "gradient", wrong)
     with pytest.raises(AssertionError):
         _assert_equal_the_twin(points, y, weights)
 
@@ -112,8 +118,9 @@ def test_same_bits_for_any_number_of_threads(d):
     one, two = (_in_reach(points, y, np.ones(9000), n_jobs=n_jobs) for n_jobs in (1, 3))
     for a, b in zip(one.log_sums()[:2], two.log_sums()[:2], strict=True):
         assert np.array_equal(a, b)
-    pulls = np.zeros(9000), np.ones(9000), np.arange(9000.0)
-    assert np.array_equal(one.gradient(*pulls), two.gradient(*pulls))
+    weights = RowWeights(np.zeros(9000), np.ones(9000), np.arange(9000.0))
+    first, second = one.gradient(weights), two.gradient(weights)
+    assert np.array_equal(first.points, second.points)
 
 
 def test_rows_in_thin_lanes_share_a_task(monkeypatch):

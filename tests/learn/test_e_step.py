@@ -13,6 +13,7 @@ from fastmetric.core.pairs.product_weights import few_products, weigh
 from fastmetric.learn.local_component import e_step, neighbour_list_e_step, product_e_step
 from fastmetric.learn.local_component.e_step import Expectation, among_all, of_rows
 from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
+from fastmetric.learn.pair_sums.chooser import choose
 from fastmetric.learn.pair_sums.class_trees import ClassTrees
 from tests.twins import local_component as naive_local
 
@@ -91,13 +92,13 @@ def test_products_serve_many_rows_in_many_dimensions(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
     W = 30 * np.random.default_rng(0).standard_normal((6000, 2)).astype(dtype)
-    monkeypatch.setattr(ClassTrees, "pays", lambda class_trees: True)
-    assert isinstance(e_step._way(W, 2, None), ClassTrees)
+    monkeypatch.setattr(ClassTrees, "cost", lambda class_trees: 0.0)
+    assert isinstance(choose(e_step._pairs(W, 2)), ClassTrees)
     found = among_all(W, 2)
     monkeypatch.undo()
     # One class: no walk over others, whose rows would all be faint.
-    assert isinstance(e_step._way(W, 2, None), ClassTrees)
-    monkeypatch.setattr(ClassTrees, "pays", lambda class_trees: False)
+    assert isinstance(choose(e_step._pairs(W, 2)), ClassTrees)
+    monkeypatch.setattr(ClassTrees, "cost", lambda class_trees: np.inf)
     expected = among_all(W, 2)
     tolerance = 1e-11 if dtype == np.float64 else 1e-3
     np.testing.assert_allclose(found.log_sums, expected.log_sums, atol=tolerance, rtol=tolerance)

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastmetric import ManifoldParzen, engine
+from fastmetric.learn import costs
 from fastmetric.learn.manifold import gaussian_tree, marginal_screening, mixture_density
 from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
@@ -28,7 +29,7 @@ def test_screening_leaves_out_nothing_that_matters(spread, dtype, rtol, monkeypa
     query = (X[::5] + 0.3 * rng.standard_normal((240, 40))).astype(dtype)
     X = X.astype(dtype)
     model = ManifoldParzen(3, n_neighbors=8, noise_variance=0.1, rtol=rtol).fit(X)
-    monkeypatch.setattr(marginal_screening, "_LEAST_WORK", 0)
+    monkeypatch.setattr(costs, "SCREENING_PRODUCTS", 0)
     screened = []
     add = mixture_density.add_screened
 
@@ -50,8 +51,8 @@ def test_screening_leaves_out_nothing_that_matters(spread, dtype, rtol, monkeypa
 @pytest.mark.parametrize("share", [0.5, 1.1, 5.0])
 def test_screening_leaves_out_what_it_may(share, monkeypatch):
     """Rows around one in a few directions, where bounds are exact: below or above the margin."""
-    monkeypatch.setattr(marginal_screening, "_LEAST_WORK", 0)
-    monkeypatch.setattr(marginal_screening, "_WORTH", np.inf)
+    monkeypatch.setattr(costs, "SCREENING_PRODUCTS", 0)
+    monkeypatch.setattr(costs, "SCREENING_GAIN", np.inf)
     monkeypatch.setattr(marginal_screening, "_FEW_PAIRS", 1.0)
     n, n_features, rtol = 1000, 40, 0.1
     X, query = np.zeros((n, n_features)), np.zeros((50, n_features))
@@ -92,8 +93,8 @@ def test_a_marginal_is_never_below_its_gaussian(problem, part):
 
 def test_near_points_are_found_in_short_blocks(monkeypatch):
     """However many queries there are: a block is what Ctrl-C waits for."""
-    monkeypatch.setattr(marginal_screening, "_LEAST_WORK", 0)
-    monkeypatch.setattr(marginal_screening, "_WORTH", np.inf)
+    monkeypatch.setattr(costs, "SCREENING_PRODUCTS", 0)
+    monkeypatch.setattr(costs, "SCREENING_GAIN", np.inf)
     rng = np.random.default_rng(32)
     X, query = rng.standard_normal((2500, 16)), rng.standard_normal((5000, 16))
     model = ManifoldParzen(1, n_neighbors=3, noise_variance=0.5).fit(X)
@@ -116,7 +117,7 @@ def test_near_points_are_found_in_short_blocks(monkeypatch):
 @pytest.fixture
 def only_trees(monkeypatch):
     """Have the tree taken, with leaves as small as can be, whether it pays or not."""
-    monkeypatch.setattr(gaussian_tree, "_FEWEST", 1)
+    monkeypatch.setattr(costs, "GAUSSIAN_TREE_ROWS", 1)
     monkeypatch.setattr(gaussian_tree, "_LEAF_SIZE", 16)
     monkeypatch.setattr(gaussian_tree, "_pays", lambda *args: True)
     monkeypatch.setattr(mixture_density, "_largest_norm", None)  # must not be called

@@ -9,12 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.kernels import has_tails
+from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.vector.exp import LOWEST, LOWEST_32
+from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
 from fastmetric.core.walk.query_cells import make_query_cells
 from fastmetric.core.walk.query_groups import GROUP, Queries, Reference, Rule
 from fastmetric.core.walk.summation import group_sums, largest_exponents
+from fastmetric.learn.tree_building import with_float32_leaves
 
 # A total below this has lost terms to underflow: it is taken relative to its largest term.
 UNDERFLOWED = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
@@ -23,6 +25,7 @@ _GROUPS = 64  # of queries in a task
 # Groups that are looked at to foresee the work: this many at least and at most, and between
 # them one in so many, that looking may cost only a few per cent of what it saves.
 _PROBES, _PROBE_SHARE = (4, 12), 20
+_FLOAT32_SHARE = 0.4  # of the tolerance that the rounding of float32 may take up
 _QUERIES = 2000  # in a task that looks for their largest terms
 
 
@@ -68,6 +71,33 @@ class Walk(NamedTuple):
     roots: np.ndarray
     exact: bool = False
     keep: bool = False  # the paths
+
+
+def in_float32(
+    reference: Reference, rule: Rule, h: float, n_jobs: int | None
+) -> tuple[Reference, Rule]:
+    """Return both with leaves in float32 if the tolerance is wide enough; else as they are [SUM-8].
+
+    `h` is the bandwidth.
+    """
+    error = _float32_error(reference, rule)
+    if error > min(_FLOAT32_SHARE * rule.rtol, COARSEST):
+        return reference, rule
+    if not reference.float32_panels.size:
+        reference = with_float32_leaves(reference, h, n_jobs)
+    # What is certain to be in a sum is measured by sums that are off by the error, too.
+    rtol = (rule.rtol - error) / (1 + 2 * error)
+    return reference, rule._replace(rtol=rtol, in_float32=error)
+
+
+def _float32_error(reference: Reference, rule: Rule) -> float:
+    """Return the relative error of leaves in float32; infinity where these will not do."""
+    tree = reference.tree
+    light = reference.point_weights.min() < LIGHTEST
+    if rule.code != GAUSSIAN or tree.rows.dtype != np.float64 or light:
+        return np.inf
+    longest = (tree.stops - tree.starts)[tree.children < 0].max()
+    return float32_error(tree.rows.shape[1], int(longest))
 
 
 Asked = Sequence[tuple[Queries, Walk]]  # queries, and where each walk

@@ -12,31 +12,25 @@ from fastmetric.core.far_field.expansions import highest_degree
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
-from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import LONGEST, Queries, Rule
+from fastmetric.learn import costs
 from fastmetric.learn.kernel_sums.certified_walks import (
     Path,
     Probe,
     Walk,
     foreseen,
     group_starts,
+    in_float32,
     walk_sums,
 )
 from fastmetric.learn.kernel_sums.kernel_table import KERNELS
-from fastmetric.learn.tree_building import NODES, build_tree, summarised, with_float32_leaves
+from fastmetric.learn.tree_building import NODES, SUMS_LEAF_SIZE, build_tree, summarised
 
 METHODS = ("auto", "exact", "tree")
 
-# Nanoseconds, for "auto"; only their ratios matter. A pair in a large tile, in a leaf and in a
-# leaf in float32, and more for every dimension; a node's field at one query; a node looked at.
-_PAIR, _LEAF_PAIR, _FLOAT32_PAIR, _MORE = 0.85, 1.05, 0.6, 0.05
-_FIELD, _NODE = 30.0, 100.0
-_SMALL = 1000  # points that are summed pair by pair in any case
 _LARGEST = -np.log(np.finfo(float).tiny)
 _ROOT = np.array([0])
-SUMS_LEAF_SIZE = 160  # larger than for neighbours: pairs are cheap, nodes are not
-_FLOAT32_SHARE = 0.4  # of the tolerance that the rounding of float32 may take up
 
 
 class LogSums(NamedTuple):
@@ -176,23 +170,8 @@ class KernelSums:
 
     def _walk(self, rule: Rule) -> Walk:
         """Return the walk by a rule, leaves in float32 if its tolerance is wide enough [SUM-8]."""
-        error = self._float32_error()
-        if error > min(_FLOAT32_SHARE * rule.rtol, COARSEST):
-            return Walk(self._reference, rule, _ROOT)
-        if not self._reference.float32_panels.size:
-            self._reference = with_float32_leaves(self._reference, self.bandwidth, self.n_jobs)
-        # What is certain to be in a sum is measured by sums that are off by the error, too.
-        rule = rule._replace(rtol=(rule.rtol - error) / (1 + 2 * error), in_float32=error)
+        self._reference, rule = in_float32(self._reference, rule, self.bandwidth, self.n_jobs)
         return Walk(self._reference, rule, _ROOT)
-
-    def _float32_error(self) -> float:
-        """Return the relative error of leaves in float32; infinity where these will not do."""
-        light = self._weights.min() < LIGHTEST
-        if self.code != GAUSSIAN or self.X.dtype != np.float64 or light:
-            return np.inf
-        tree = self._tree
-        longest = (tree.stops - tree.starts)[tree.children < 0].max()
-        return float32_error(tree.rows.shape[1], int(longest))
 
     def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
         """Return the logs of the sums, and of their bounds but for rounding (m,)."""
@@ -204,17 +183,19 @@ class KernelSums:
 
     @property
     def _few(self) -> bool:
-        """Return whether a tree is not worth a thought."""
-        return len(self._tree.rows) < _SMALL
+        """Return whether there are too few points for a tree to pay."""
+        return len(self._tree.rows) < costs.TREE_POINTS
 
     def _pays(self, queries: Queries, walk: Walk) -> bool:
         """Return whether a walk costs less than all pairs: by counts, from a few groups."""
         n, d = self._tree.rows.shape
         groups = [Probe(queries, g, (walk,)) for g in range(len(queries.starts))]
-        work, more = foreseen(groups, self.n_jobs), _MORE * d
-        pair = (_FLOAT32_PAIR if walk.rule.in_float32 else _LEAF_PAIR) + more
-        tree = work.pairs * pair + work.fields * _FIELD + work.nodes * _NODE
-        return tree <= n * work.queries * (_PAIR + more)
+        work = foreseen(groups, self.n_jobs)
+        table = costs.SUMS_IN_FLOAT32 if walk.rule.in_float32 else costs.SUMS
+        more = table.per_dimension * d
+        tree = work.pairs * (table.leaf_pair + more)
+        tree += work.fields * table.expansion + work.nodes * table.node
+        return costs.cheaper(tree, n * work.queries * (table.dense_pair + more))
 
     def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
         """Return the caller's row of each query, and the queries, grouped."""

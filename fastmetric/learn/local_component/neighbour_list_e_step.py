@@ -19,12 +19,11 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.pairs import neighbour_list
+from fastmetric.learn import costs
 from fastmetric.learn.local_component.product_e_step import scatter_of, squares
 
 _SIDE = 1024  # rows of a block
 _PROBES = 64
-_SHARE = 0.25  # of the pairs that may be near
-_MOST = 1.2e7  # pairs that may be listed, of 8 or 12 bytes
 
 _Block = tuple[slice, slice]
 
@@ -60,7 +59,8 @@ class NeighbourList:
         s = self._sq[chosen, None] + self._sq - 2 * (self._near[chosen] @ self._near.T)
         s[np.arange(len(chosen)), chosen] = np.inf
         share = np.mean(s <= s.min(axis=1, keepdims=True) + self._reach)
-        return bool(share < _SHARE and share * n * n < _MOST)
+        few = share * n * n < costs.NEIGHBOUR_LIST_PAIRS
+        return bool(share < costs.NEIGHBOUR_LIST_SHARE and few)
 
     def log_sums_and_scatter(self, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the log sums (n,) and the scatter (D, D)."""

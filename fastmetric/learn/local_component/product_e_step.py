@@ -16,9 +16,9 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.pairs.product_weights import few_products, weigh
+from fastmetric.learn import costs
 from fastmetric.learn.rows import cross_product
 
-_FROM = 16  # dimensions, from which on products are faster than differences
 _LOSS = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 5e-4}  # eps |w|², in the mean
 _PAIRS, _ROWS = 2**20, (32, 256)  # pairs in a stripe, and its rows at least and at most
 _FEW = 0.25  # of the pairs: fewer are multiplied one by one
@@ -26,7 +26,7 @@ _FEW = 0.25  # of the pairs: fewer are multiplied one by one
 
 def are_safe(*sides: np.ndarray) -> bool:
     """Return whether products of rows (n, D) lose nothing that matters, and pay."""
-    if sides[0].shape[1] < _FROM:
+    if sides[0].shape[1] < costs.PRODUCT_DIMENSIONS:
         return False
     size = max(np.einsum("ij,ij->", W, W, dtype=np.float64) / len(W) for W in sides)
     return bool(np.finfo(sides[0].dtype).eps * size < _LOSS[sides[0].dtype])

@@ -10,21 +10,15 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.gaussians.gaussian_tree_walk import Bounds, Leaves, bound_nodes, log_sums
 from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.learn import costs
 from fastmetric.learn.manifold.covariance_grid import ShapeGrid, shapes_of
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.tree_building import build_tree
 
-_MOST_FEATURES = 12
-_FEWEST = 256  # queries, and points, with which a tree may pay
 _LEAF_SIZE = 128
 _QUERIES = 512  # of a block, at most
 _LONGEST = 1e8  # nanoseconds of a block, if nothing is left out
 _TRIAL = 32  # queries of a trial, and at most one out of so many
-# Nanoseconds, of which only the ratios matter: a pair in a leaf, and each of its products; a node
-# that is opened; a pair in blocks: each shape, each direction and its products, between what they
-# take in float64 and in float32.
-_PAIR, _PRODUCT, _NODE = 2.5, 0.25, 25.0
-_BLOCK_SHAPE, _BLOCK_DIRECTION, _BLOCK_PRODUCT = 1.9, 0.4, 0.05
 
 
 class _Points(NamedTuple):
@@ -58,7 +52,7 @@ def log_densities_by_tree(
     What is left out is at most rtol of a density, or half an eps.
     """
     (n, n_features), m = gaussians.X.shape, len(query)
-    if n_features > _MOST_FEATURES or min(n, m) < _FEWEST:
+    if n_features > costs.TREE_DIMENSIONS or min(n, m) < costs.GAUSSIAN_TREE_ROWS:
         return None
     points = _in_order(gaussians, int(grid.counts[-1]), n_jobs)
     shapes = [ShapeGrid(*shape) for shape in product(grid.counts[:, None], grid.noise[:, None])]
@@ -110,7 +104,8 @@ def _walk(points: _Points, shape: ShapeGrid) -> _Walk:
 
 def _pair_cost(n_features: int, shape: ShapeGrid) -> float:
     """Return what a pair in a leaf costs."""
-    return _PAIR + _PRODUCT * 2 * n_features * (int(shape.counts[0]) + 1)
+    table = costs.LOCAL_GAUSSIANS
+    return table.pair + table.product * 2 * n_features * (int(shape.counts[0]) + 1)
 
 
 def _pays(
@@ -118,8 +113,9 @@ def _pays(
 ) -> bool:
     """Return whether the tree promises less work than all pairs, by what a few queries count."""
     q, n_features, n = points.directions.shape
-    in_blocks = (q + 1) * (_BLOCK_DIRECTION + _BLOCK_PRODUCT * n_features)
-    left = len(trial) * n * (_BLOCK_SHAPE * len(shapes) + in_blocks)
+    table, tree = costs.LOCAL_GAUSSIANS, 0.0
+    in_blocks = (q + 1) * (table.block_direction + table.block_product * n_features)
+    dense = len(trial) * n * (table.block_shape * len(shapes) + in_blocks)
     for shape in shapes:
         walk, cost = _walk(points, shape), _pair_cost(n_features, shape)
 
@@ -127,7 +123,7 @@ def _pays(
             return log_sums(*walk, x[None], log_rtol)[1:]
 
         for pairs, nodes in engine.run(task, list(trial), n_jobs=n_jobs):
-            left -= pairs * cost + nodes * _NODE
-        if left <= 0:
+            tree += pairs * cost + nodes * table.node
+        if not costs.cheaper(tree, dense):
             return False
     return True

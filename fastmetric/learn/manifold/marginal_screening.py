@@ -14,6 +14,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.gaussians.local_gaussians import Marginals, Sums, add_pairs, list_pairs
+from fastmetric.learn import costs
 from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, empty_sums, shapes_of
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.rows import whitened
@@ -25,11 +26,6 @@ _FEW_PAIRS = 0.2  # a share that is better computed pair by pair than by product
 _QUERIES, _POINTS = 512, 2048  # of a block in the search for the nearest
 _ROWS = 1024  # of the products in a tile
 _TRIAL_QUERIES, _TRIAL_POINTS = 32, 128
-# Costs of a pair, in products in float32: the bound in every direction beside its coordinates, a
-# pair alone in its products, the marginal of a pancake in the products of its directions.
-_BOUND, _ALONE, _MARGINAL = 5.0, 3.5, 6.0
-_WORTH = 0.8  # of the cost without screening
-_LEAST_WORK = 7e9  # products in float32 without screening: a trial takes as long as some 1e9
 
 
 class Screen(NamedTuple):
@@ -57,7 +53,8 @@ def make_screen(
     m, q, width = len(query), int(grid.counts[-1]), query.itemsize / _NARROW.itemsize
     unscreened = width * (q + 1) * n_features
     several = len(grid.counts) * len(grid.noise) > 1
-    if several or m < max(_TRIAL_QUERIES, n_features) or n * m * unscreened < _LEAST_WORK:
+    small = n * m * unscreened < costs.SCREENING_PRODUCTS
+    if several or small or m < max(_TRIAL_QUERIES, n_features):
         return None
     rounding = {d: _rounding(d, size, gaussians, grid) for d in _numbers_of_coordinates(n_features)}
     if min(rounding.values()) > _MOST_ROUNDING:
@@ -68,15 +65,15 @@ def make_screen(
     points = np.arange(n)[:: max(1, n // _TRIAL_POINTS)][:_TRIAL_POINTS]
     wanted, few = _coordinates(trial, gaussians, basis, n_jobs), max(1, n_features // 2)
     known = _known_terms(gaussians, trial, grid, basis[:, :few], wanted[:, :few], n_jobs)
-    best, least = 0, _WORTH * unscreened
+    table, best, least = costs.SCREENING, 0, costs.SCREENING_GAIN * unscreened
     for d, lost in rounding.items():
-        cost = (q + 1) * (d + _BOUND) + _MARGINAL * q * n_features * d / m
-        if cost >= least:
+        cost = (q + 1) * (d + table.bound) + table.marginal * q * n_features * d / m
+        if not costs.cheaper(cost, least):
             break
         screen = Screen(basis[:, :d], wanted[:, :d], known, lost + log_share)
         found, _ = _listed(gaussians, points, grid, screen)
-        cost += _ALONE * len(found) / (len(trial) * len(points)) * unscreened
-        if cost < least:
+        cost += table.alone * len(found) / (len(trial) * len(points)) * unscreened
+        if costs.cheaper(cost, least):
             best, least = d, cost
     if best == 0:
         return None

@@ -14,25 +14,17 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmetric import engine
-from fastmetric.core.kernels import BIWEIGHT, GAUSSIAN
-from fastmetric.core.pairs.cell_list import COORDINATES
-from fastmetric.core.pairs.pair_tiles import make_points
 from fastmetric.learn.nca.background import Background
 from fastmetric.learn.nca.class_weights import ClassWeights, Mixture
-from fastmetric.learn.pair_sums.all_pairs import (
-    Classes,
+from fastmetric.learn.pair_sums.chooser import choose
+from fastmetric.learn.pair_sums.problem import (
     ClassSums,
-    RowPairs,
-    SymmetricPairs,
-    mostly_underflowed,
+    PairProblem,
+    RowWeights,
+    Segments,
 )
-from fastmetric.learn.pair_sums.class_trees import ClassTrees
-from fastmetric.learn.pair_sums.cutoff_grid import CutoffGrid
 from fastmetric.learn.rows import column_means, cross_product, project
 
-# Where "auto" looks at trees at all: rows, dimensions, and rows a class.
-_TREES_FROM, _TREES_TO, _PER_CLASS = 5000, 12, 50
-_CUTOFF_FROM = 500  # rows from which on "auto" looks at lanes
 _LIGHTEST = 1e-20  # with smaller weights, what rows pull with would overflow in float32
 
 
@@ -89,7 +81,7 @@ class Objective:
         self.order = np.argsort(y, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(y))])
         self.y = y[self.order]
-        self.classes = Classes(offsets, offsets[self.y], offsets[self.y + 1])
+        self.classes = Segments(offsets)
 
     def project(self, A: np.ndarray) -> np.ndarray:
         """Return the centred, projected rows (n, d), sorted by class."""
@@ -137,7 +129,8 @@ class Objective:
             Z = self.project(A)
             chosen, counts = self._chosen(rows)
             class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
-            way = self._way(Z, class_weights, None if rows is None else chosen)
+            pairs = self._pairs(Z, class_weights, None if rows is None else chosen)
+            way = choose(pairs, self.method, self.n_jobs)
             sums = way.log_sums(label)
             background = None
             densities = np.empty((len(chosen), 0))
@@ -148,7 +141,8 @@ class Objective:
             terms = _row_terms(sums.own, sums.other, densities, y, class_weights)
             p_own, p_other, log_total = terms.probabilities()
             own_weights = -counts * class_weights.own[y] * p_other
-            U = way.gradient(log_total, own_weights, counts * p_own, label)
+            weights = RowWeights(log_total, own_weights, counts * p_own)
+            U = way.gradient(weights, label).points
             if background is not None:
                 strengths = np.exp(densities - log_total[:, None])
                 strengths *= -(counts * p_own)[:, None]
@@ -178,38 +172,14 @@ class Objective:
         unsorted[self.order] = 2 * U
         return cross_product(unsorted, self.X, self.center, self.n_jobs)
 
-    def _way(
+    def _pairs(
         self, Z: np.ndarray, class_weights: ClassWeights, chosen: np.ndarray | None
-    ) -> SymmetricPairs | RowPairs | ClassTrees | CutoffGrid:
-        """Return how to sum: over trees, what is in reach or all pairs; "auto" goes by counts."""
-        (n, d), code = Z.shape, self.mixture.code
+    ) -> PairProblem:
+        """Return what is summed: the chosen rows (None: all) against all projected rows."""
         weights = class_weights.weights[self.y]
         if weights.min() < _LIGHTEST:
             Z = Z.astype(np.float64)
-        m = n if chosen is None else len(chosen)
-        by_cutoff = code == BIWEIGHT and d <= len(COORDINATES)
-        if by_cutoff:
-            small = m < _CUTOFF_FROM
-        else:
-            # Trees of all points have to be worth their growing.
-            small = min(n, 4 * m) < _TREES_FROM or d > _TREES_TO
-            small |= n < _PER_CLASS * len(self.classes.sizes)
-        if self.method == "tree" or (self.method == "auto" and not small):
-            way: ClassTrees | CutoffGrid
-            if by_cutoff:
-                way = CutoffGrid(Z, self.classes, weights, chosen, self.n_jobs)
-            else:
-                way = ClassTrees(
-                    Z, self.classes, weights, code, chosen, self.n_jobs, rtol=self.rtol
-                )
-            if self.method == "tree" or way.pays():
-                return way
-        points = make_points(Z, weights)
-        if chosen is not None:
-            return RowPairs(points, self.classes, chosen, code, self.n_jobs)
-        if code == GAUSSIAN and mostly_underflowed(points, self.n_jobs):
-            return RowPairs(points, self.classes, np.arange(n), code, self.n_jobs)
-        return SymmetricPairs(points, self.classes, code, self.n_jobs)
+        return PairProblem(Z, self.classes, weights, self.mixture.code, chosen, rtol=self.rtol)
 
 
 def _row_terms(

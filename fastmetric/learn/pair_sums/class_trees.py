@@ -1,13 +1,14 @@
-"""NCA's class sums and their gradient by trees, one per class, in the projected space.
+"""Sums over segments and their gradient by k-d trees, one per segment.
 
-Rows of one class are neighbours in a tree, and walk in groups over their class's tree (each row
-left out) and over all the other trees. The sums of a group come with a bound of their error,
-which makes a certificate for the objective [SUM-5]; a compact kernel's are exact, and all that
-lies beyond its reach is left out.
+Queries of one segment are neighbours in a tree, and are summed in groups over the tree of their
+segment (each point left out of its own sum) and over all the other trees. The sums of a group
+have a bound of their error, which certifies an objective [SUM-5]; those of a compact kernel are
+exact, and all that lies beyond its cutoff is left out.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,72 +19,73 @@ from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import UNIT, Tree
 from fastmetric.core.walk.gradient_replay import Sources, Targets, replay_gradient, share_out
-from fastmetric.core.walk.query_groups import Queries, Rule
+from fastmetric.core.walk.query_groups import Queries as GroupedQueries
+from fastmetric.core.walk.query_groups import Rule
+from fastmetric.learn import costs
 from fastmetric.learn.kernel_sums.certified_walks import (
     Path,
     Probe,
     Walk,
     WalkSums,
+    Work,
     foreseen,
     group_starts,
+    in_float32,
     walk_sums,
 )
 from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
-from fastmetric.learn.pair_sums.all_pairs import Classes, ClassSums
-from fastmetric.learn.tree_building import build_tree, build_trees, summarised
+from fastmetric.learn.pair_sums.problem import (
+    ClassSums,
+    Gradient,
+    PairProblem,
+    Queries,
+    RowWeights,
+)
+from fastmetric.learn.tree_building import (
+    LEAF_SIZE,
+    SUMS_LEAF_SIZE,
+    build_tree,
+    build_trees,
+    summarised,
+)
 
-# Nanoseconds, to choose by; only their ratios matter. A pair of both passes in symmetric blocks
-# and in leaves, and more for every dimension; a node's field at one row; a node looked at; a
-# faint row; a point of the trees.
-_PAIR, _FIELD, _NODE, _UNDERFLOWED_ROW, _POINT = (1.6, 5.0, 0.25), 20.0, 1100.0, 8000.0, 5000.0
-_PARTS = 32  # tasks of the scatter at most: each returns an array over all points
+_PARTS = 32  # tasks of the gradient at most: each returns an array over all points
 
 
-class _ClassGroups(NamedTuple):
-    """The rows of one class that are asked for."""
+class _Groups(NamedTuple):
+    """Queries that share their walks, grouped."""
 
-    number: int  # of the class
+    segment: int  # their own
     rows: np.ndarray  # of the result, in the order of the queries
-    queries: Queries
+    queries: GroupedQueries
 
 
 class ClassTrees:
-    """The trees of all classes over projected rows Z (n, d), sorted by class."""
+    """The k-d trees of all segments."""
 
     name = "trees"
 
-    def __init__(
-        self,
-        Z: np.ndarray,
-        classes: Classes,
-        weights: np.ndarray,
-        code: int,
-        chosen: np.ndarray | None = None,
-        n_jobs: int | None = None,
-        *,
-        rtol: float = 0.0,
-    ) -> None:
-        """Take the weights (n,) of the points, and the rows `chosen` (m,), sorted; None: all.
-
-        Sums are within `rtol`; those of a compact kernel are exact, far nodes left out.
-        """
-        self.n_jobs, offsets = n_jobs, classes.offsets
-        eps = float(np.finfo(Z.dtype).eps)
-        self._rule = Rule(code, 1.0, max(rtol, eps / 2) if code == GAUSSIAN else 0.0, 0.0)
-        trees = build_trees([Z[a:b] for a, b in pairwise(offsets)], n_jobs=n_jobs)
+    def __init__(self, problem: PairProblem, n_jobs: int | None = None) -> None:
+        """Build the trees; sums of the Gaussian are within problem.rtol, others exact."""
+        self.n_jobs, points, code = n_jobs, problem.points, problem.code
+        eps = float(np.finfo(points.dtype).eps)
+        self._rule = Rule(code, 1.0, max(problem.rtol, eps / 2) if code == GAUSSIAN else 0.0, 0.0)
+        offsets, sizes = problem.segments.offsets, problem.segments.sizes
+        # Without a gradient pairs are cheap, nodes are not.
+        leaf_size = SUMS_LEAF_SIZE if problem.per_segment else LEAF_SIZE
+        self._trees = build_trees([points[a:b] for a, b in pairwise(offsets)], leaf_size, n_jobs)
         # Every tree begins with a new panel; what lies between is never read.
-        sizes = classes.sizes
         bases = np.concatenate([[0], np.cumsum(sizes + -sizes % UNIT)])
-        self.roots = np.concatenate([[0], np.cumsum([len(tree.starts) for tree in trees])])
-        rows = np.zeros((bases[-1] + -bases[-1] % ALIGN, Z.shape[1]), Z.dtype)
-        self.places = np.empty(len(Z), np.intp)  # of the sorted rows in the forest
+        self.roots = np.concatenate([[0], np.cumsum([len(tree.starts) for tree in self._trees])])
+        rows = np.zeros((bases[-1] + -bases[-1] % ALIGN, points.shape[1]), points.dtype)
+        self.places = np.empty(len(points), np.intp)  # of the points among the trees' rows
         point_weights = np.ones(len(rows))
-        for a, base, tree in zip(offsets, bases, trees, strict=False):
+        for a, base, tree in zip(offsets, bases, self._trees, strict=False):
             rows[base : base + len(tree.rows)] = tree.rows
             self.places[a + tree.order] = base + np.arange(len(tree.rows))
-        point_weights[self.places] = weights
+        point_weights[self.places] = problem.weights
         self.reference = summarised(
-            _planted(trees, rows, bases, self.roots),
+            _planted(self._trees, rows, bases, self.roots),
             point_weights,
             EXP_BANDWIDTH,
             [[(int(a), int(b)) for a, b in pairwise(self.roots)]],
@@ -91,53 +93,100 @@ class ClassTrees:
             n_jobs=n_jobs,
         )
         self.cols = np.ascontiguousarray(rows.T)
-        self.m = len(Z) if chosen is None else len(chosen)
-        self._all = chosen is None
-        present = range(len(trees)) if chosen is None else np.unique(classes.numbers(chosen))
-        self._groups = [self._class_groups(c, Z, classes, trees[c], chosen) for c in present]
-        self._found: list[tuple[_ClassGroups, int, WalkSums]] = []  # own or other, sums
+        self._ask(problem)
 
-    def _class_groups(
-        self, c: int, Z: np.ndarray, classes: Classes, tree: Tree, chosen: np.ndarray | None
-    ) -> _ClassGroups:
-        """Return the rows of a class that are asked for, grouped."""
-        a, b = classes.offsets[c], classes.offsets[c + 1]
-        first = a
-        if chosen is not None:
-            first, last = np.searchsorted(chosen, [a, b])
-            asked = chosen[first:last]
-            tree = build_tree(Z[asked], n_jobs=self.n_jobs)
-            self_index = self.places[asked[tree.order]]
-        else:
-            self_index = self.places[a + tree.order]
-        starts = group_starts(tree)
-        stops = np.append(starts[1:], len(tree.rows))
-        queries = Queries(tree.rows, self_index, starts, stops, np.zeros(len(starts)))
-        return _ClassGroups(c, first + tree.order, queries)
+    def _ask(self, problem: PairProblem) -> None:
+        """Take the queries of a problem whose points are in the trees."""
+        self.problem, self._free = problem, isinstance(problem.queries, Queries)
+        self._groups: list[_Groups] | None = None  # by their own segment
+        self._together: _Groups | None = None  # all of them, for sums by segment
+        self._found: list[tuple[_Groups, int, WalkSums]] = []  # own or other, sums
+
+    @staticmethod
+    def serves(problem: PairProblem) -> bool:
+        """Return whether distances are taken in all coordinates, as a tree's gradient is."""
+        return problem.dims == problem.points.shape[1]
+
+    def with_queries(self, queries: Queries) -> ClassTrees:
+        """Return the sums of other queries over the same trees."""
+        other = copy(self)
+        other._ask(self.problem._replace(queries=queries))
+        return other
+
+    def _by_own_segment(self) -> list[_Groups]:
+        """Return the queries of every segment, grouped."""
+        if self._groups is None:
+            if self.problem.queries is None:
+                starts = self.problem.segments.offsets
+                self._groups = [
+                    _grouped(c, a + tree.order, tree, self.places[a + tree.order])
+                    for c, (a, tree) in enumerate(zip(starts, self._trees, strict=False))
+                ]
+            else:
+                asked = self.problem.asked()
+                self._groups = [
+                    self._some(int(c), asked, np.flatnonzero(asked.segments == c))
+                    for c in np.unique(asked.segments)
+                ]
+        return self._groups
+
+    def _some(self, c: int, asked: Queries, rows: np.ndarray) -> _Groups:
+        """Return some of the queries, which are of segment c, grouped."""
+        tree = build_tree(asked.rows[rows], n_jobs=self.n_jobs)
+        rows = rows[tree.order]
+        self_index = asked.self_index[rows]
+        return _grouped(c, rows, tree, np.where(self_index >= 0, self.places[self_index], -1))
+
+    def _all_together(self) -> _Groups:
+        """Return all queries, grouped; none is a point."""
+        if self._together is None:
+            tree = build_tree(self.problem.asked().rows, SUMS_LEAF_SIZE, self.n_jobs)
+            self._together = _grouped(-1, tree.order, tree, np.full(self.problem.m, -1))
+        return self._together
 
     def _walks(self, c: int) -> tuple[Walk, ...]:
-        """Return the walks of a class over its own tree and over the others, if there are any."""
+        """Return the walks of a segment over its own tree and over the others, if there are any."""
         roots = self.roots[:-1]
         own = Walk(self.reference, self._rule, roots[c : c + 1], keep=True)
         others = own._replace(roots=np.delete(roots, c))
         return (own, others) if others.roots.size else (own,)
 
-    def pays(self) -> bool:
-        """Return whether the trees are faster than all pairs: by counts, from a few groups."""
-        n, d = len(self.places), len(self.cols)
+    def _walks_by_segment(self) -> tuple[Walk, ...]:
+        """Return a walk over every tree, leaves in float32 if the tolerance allows it [SUM-8]."""
+        self.reference, rule = in_float32(self.reference, self._rule, EXP_BANDWIDTH, self.n_jobs)
+        return tuple(Walk(self.reference, rule, np.array([root])) for root in self.roots[:-1])
+
+    def cost(self) -> float:
+        """Return what the sums will take, in nanoseconds: by counts, from a few groups."""
+        problem, by_segment = self.problem, self.problem.per_segment
+        if by_segment:
+            asked = [(self._all_together(), self._walks_by_segment())]
+        else:
+            asked = [(some, self._walks(some.segment)) for some in self._by_own_segment()]
         groups = [
-            Probe(some.queries, g, self._walks(some.number))
-            for some in self._groups
+            Probe(some.queries, g, walks)
+            for some, walks in asked
             for g in range(len(some.queries.starts))
         ]
         work = foreseen(groups, self.n_jobs)
-        tree = work.pairs * (_PAIR[1] + _PAIR[2] * d) + work.nodes * _NODE
-        tree += (work.fields * _FIELD + work.underflowed * _UNDERFLOWED_ROW) * (d + 2)
-        # A row of a probe was summed in every walk: own class and others.
-        asked = work.queries / len(groups[0].walks)
-        tree += _POINT * n * asked / self.m
-        # Rows of their own see every pair from one side only.
-        return tree < n * asked * (_PAIR[0] + _PAIR[2] * d) * (1 if self._all else 2)
+        # A query of a probe was summed in every walk.
+        share = problem.m / (work.queries / len(groups[0].walks))
+        return share * self._cost_of(work, groups[0].walks[0]) + self._table().point * problem.n
+
+    def _table(self) -> costs.Costs:
+        """Return the costs of what is asked for."""
+        return costs.SUMS_BY_SEGMENT if self.problem.per_segment else costs.SUMS_AND_GRADIENT
+
+    def _cost_of(self, work: Work, walk: Walk) -> float:
+        """Return what the work of some walks takes, in nanoseconds."""
+        d, table = len(self.cols), self._table()
+        pair, each = table.leaf_pair + table.per_dimension * d, d + 2
+        if self.problem.per_segment:
+            each = 1
+            if walk.rule.in_float32:
+                pair += costs.SUMS_IN_FLOAT32.leaf_pair - costs.SUMS.leaf_pair
+        at_queries = work.fields * table.expansion + work.underflowed * table.underflowed
+        return work.pairs * pair + work.nodes * table.node + at_queries * each
 
     @property
     def pair_share(self) -> float:
@@ -148,15 +197,16 @@ class ClassTrees:
                 nodes = path.visits[:, 0]
                 sizes = np.where(path.visits[:, 1] == 0, tree.stops[nodes] - tree.starts[nodes], 0)
                 visited += float(np.repeat(path.lengths(), path.counts) @ sizes)
-        return visited / (self.m * len(self.places))
+        return visited / (self.problem.m * self.problem.n)
 
     def log_sums(self, label: str | None = None) -> ClassSums:
-        """Return the class sums of the rows that are asked for."""
-        both, (n, d) = np.full((2, 3, self.m), -np.inf), (len(self.places), len(self.cols))
+        """Return the log sums of the queries."""
+        n, m, d = self.problem.n, self.problem.m, len(self.cols)
+        both = np.full((2, 3, m), -np.inf)
         walks = [
             (some, k, walk)
-            for some in self._groups
-            for k, walk in enumerate(self._walks(some.number))
+            for some in self._by_own_segment()
+            for k, walk in enumerate(self._walks(some.segment))
         ]
         found = walk_sums([(some.queries, walk) for some, _, walk in walks], self.n_jobs, label)
         self._found = [(some, k, one) for (some, k, _), one in zip(walks, found, strict=True)]
@@ -170,21 +220,24 @@ class ClassTrees:
         both[:, 2] += rounding
         return ClassSums(both[0, 0], both[1, 0], both[0, 1:], both[1, 1:])
 
-    def gradient(
-        self,
-        log_totals: np.ndarray,
-        own_weights: np.ndarray,
-        other_weights: np.ndarray,
-        label: str | None = None,
-    ) -> np.ndarray:
-        """Return U (n, d) [CCK-6]: row i pulls with its pull over exp(log_totals[i]).
+    def by_segment(self, label: str | None = None) -> np.ndarray:
+        """Return the log sums over every segment (m, C); nothing is left out."""
+        asked, walks = self._all_together(), self._walks_by_segment()
+        found = walk_sums([(asked.queries, walk) for walk in walks], self.n_jobs, label)
+        logs = np.empty((self.problem.m, len(walks)))
+        for c, one in enumerate(found):
+            logs[asked.rows, c] = one.logs()[0]
+        return logs
 
-        Along the paths of the last `log_sums`.
+    def gradient(self, weights: RowWeights, label: str | None = None) -> Gradient:
+        """Return the gradient at the points, and at the queries if these are rows of their own.
+
+        Along the interaction lists of the last `log_sums`.
         """
         jobs = []
         for some, k, found in self._found:
-            sources = Sources(log_totals[some.rows], (own_weights, other_weights)[k][some.rows])
-            jobs += _jobs(some.queries, found, sources)
+            sources = Sources(weights.log_totals[some.rows], weights[1 + k][some.rows])
+            jobs += _jobs(some, found, sources)
         step = -(-len(jobs) // _PARTS)
         parts = [jobs[i : i + step] for i in range(0, len(jobs), step)]
         at_points = np.zeros(self.cols.shape)
@@ -197,7 +250,7 @@ class ClassTrees:
                 to_points, to_nodes = spare.pop()
             except IndexError:
                 to_points, to_nodes = np.zeros(at_points.shape), np.zeros(adjoints.shape)
-            for path, sources, mine in part:
+            for path, sources, mine, _ in part:
                 here = Targets(mine, to_points, to_nodes)
                 replay_gradient(
                     path.queries, self.reference, self.cols, self._rule, sources, here, *path[1:]
@@ -209,32 +262,46 @@ class ClassTrees:
                 whole += one
                 one.fill(0)
             spare.append(gradient_rows)
-        for queries, mine in {id(job.mine): (job.path.queries, job.mine) for job in jobs}.values():
-            at_points[:, queries.self_index] += mine.T
+        at_queries = np.zeros((self.problem.m, len(self.cols)))
+        for job in {id(job.mine): job for job in jobs}.values():
+            if self._free:
+                at_queries[job.rows] += job.mine
+            else:
+                at_points[:, job.path.queries.self_index] += job.mine.T
 
         def share(part: tuple[int, int]) -> None:
             share_out(self.reference, self._rule, adjoints, at_points, *part)
 
         for _ in engine.run(share, list(pairwise(self.roots)), n_jobs=self.n_jobs):
             pass
-        return at_points.T[self.places]
+        return Gradient(at_points.T[self.places], at_queries if self._free else None)
 
 
 class _Job(NamedTuple):
-    """Some groups that scatter along their path."""
+    """Some groups whose gradient follows their interaction list."""
 
     path: Path
     sources: Sources
     mine: np.ndarray  # (m, d): what comes back to the queries
+    rows: np.ndarray  # (m,): the queries, among all
 
 
-def _jobs(queries: Queries, found: WalkSums, sources: Sources) -> list[_Job]:
-    """Return the jobs of one class's rows over some trees; faint rows go alone, as when summed."""
+def _grouped(segment: int, rows: np.ndarray, tree: Tree, self_index: np.ndarray) -> _Groups:
+    """Return the points of a tree as groups of queries."""
+    starts = group_starts(tree)
+    stops = np.append(starts[1:], len(tree.rows))
+    queries = GroupedQueries(tree.rows, self_index, starts, stops, np.zeros(len(starts)))
+    return _Groups(segment, rows, queries)
+
+
+def _jobs(some: _Groups, found: WalkSums, sources: Sources) -> list[_Job]:
+    """Return the jobs of one segment's queries over some trees; underflowed ones go alone."""
+    queries, few = some.queries, found.underflowed
     plain = sources.strengths.copy()
-    plain[found.underflowed] = 0
-    together = sources._replace(strengths=plain), np.zeros(queries.rows.shape)
-    few = Sources(*(part[found.underflowed] for part in sources))
-    alone = few, np.zeros((len(found.underflowed), queries.rows.shape[1]))
+    plain[few] = 0
+    together = sources._replace(strengths=plain), np.zeros(queries.rows.shape), some.rows
+    mine = np.zeros((len(few), queries.rows.shape[1]))
+    alone = Sources(*(part[few] for part in sources)), mine, some.rows[few]
     return [_Job(path, *(together if path.queries is queries else alone)) for path in found.paths]
 
 
