@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -25,6 +26,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
+from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 from sklearn.model_selection import cross_val_score
 from threadpoolctl import threadpool_info
@@ -415,6 +417,25 @@ def test_processes_at_once_on_a_cold_cache_give_the_same_bits(tmp_path):
     assert {facts["bits"] for facts in said} == {block_bits()}
     assert any(facts["compiled"] for facts in said), "the cache was not cold"
     assert any(tmp_path.rglob("*.nbi"))
+
+
+_WRITES_AN_INDEX = """
+import sys, tests.conftest
+from numba.core.caching import IndexDataCacheFile
+file = IndexDataCacheFile(sys.argv[1], "f", "stamp")
+for k in range(100):
+    file.save((sys.argv[2], k), (sys.argv[2], k))
+"""
+
+
+def test_processes_of_the_tests_share_one_index_of_the_cache(tmp_path):
+    names = ["a", "b", "c"]
+    command = [sys.executable, "-c", _WRITES_AN_INDEX, str(tmp_path)]
+    processes = [subprocess.Popen([*command, name], cwd=ROOT) for name in names]
+    assert [process.wait(HANGS) for process in processes] == [0, 0, 0]
+    file = IndexDataCacheFile(str(tmp_path), "f", "stamp")
+    for key in itertools.product(names, range(100)):
+        assert file.load(key) == key
 
 
 def test_code_from_the_cache_gives_the_bits_of_code_just_compiled(tmp_path):
