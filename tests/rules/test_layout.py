@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -11,6 +13,7 @@ import pytest
 from tests.rules.test_rules import sources
 
 INIT = "__init__.py"
+MOST_FILES = 10  # in a folder, __init__ not counted
 
 
 def names_used_twice(modules: dict[str, str]) -> list[str]:
@@ -18,6 +21,85 @@ def names_used_twice(modules: dict[str, str]) -> list[str]:
     paths = [PurePosixPath(path) for path in modules]
     often = {name for name, n in Counter(path.name for path in paths).items() if n > 1} - {INIT}
     return [f"{path}: the name stands twice" for path in paths if path.name in often]
+
+
+def full_folders(modules: dict[str, str]) -> list[str]:
+    """Return the folders with more files than one question needs; the top one holds the classes."""
+    paths = [PurePosixPath(path) for path in modules]
+    counted = Counter(str(path.parent) for path in paths if path.name != INIT)
+    del counted["fastmetric"]
+    return [f"{name}: {n} files; split it" for name, n in counted.items() if n > MOST_FILES]
+
+
+_ENTRY = re.compile(r"^\* ((?:`\w+`(?:, | and )?)+)", re.MULTILINE)
+
+
+def untrue_maps(modules: dict[str, str]) -> list[str]:
+    """Return where the docstring of a folder's `__init__` is no map of the folder.
+
+    An item of a list for each module and sub-folder, "* `name`: what it is about", and for no
+    other. The top folder's docstring speaks to users and needs none.
+    """
+    found = []
+    for path, text in modules.items():
+        folder = str(PurePosixPath(path).parent)
+        if PurePosixPath(path).name != INIT or folder == "fastmetric":
+            continue
+        docstring = ast.get_docstring(ast.parse(text)) or ""
+        named = {name for entry in _ENTRY.findall(docstring) for name in re.findall(r"\w+", entry)}
+        inside = (PurePosixPath(other) for other in modules if other != path)
+        parts = (other.relative_to(folder) for other in inside if other.is_relative_to(folder))
+        there = {part.parts[0].removesuffix(".py") for part in parts}
+        found += [f"{path}: {name} is missing" for name in sorted(there - named)]
+        found += [f"{path}: {name} is not there" for name in sorted(named - {"and"} - there)]
+    return found
+
+
+# One place for an idea
+
+_ONCE = {"lbfgs": ast.FunctionDef, "Outcome": ast.ClassDef, "Recorder": ast.ClassDef}
+
+
+def written_again(modules: dict[str, str]) -> list[str]:
+    """Return the functions and classes of solvers that are defined more or less than once."""
+    trees = {path: ast.parse(text) for path, text in modules.items()}
+    found = []
+    for name, kind in _ONCE.items():
+        places = [
+            f"{path}:{node.lineno}"
+            for path, tree in trees.items()
+            for node in ast.walk(tree)
+            if isinstance(node, kind) and node.name == name
+        ]
+        if len(places) != 1:
+            found.append(f"{name} is defined {len(places)} times: {', '.join(places)}")
+    return found
+
+
+def interrupts_handled_again(modules: dict[str, str]) -> list[str]:
+    """Return the handlers of Ctrl-C outside the command line, if there is not exactly one."""
+    places = [
+        f"{path}:{node.lineno}"
+        for path, text in modules.items()
+        if not path.startswith("fastmetric/cli/")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ExceptHandler)
+        and node.type is not None
+        and "KeyboardInterrupt" in ast.unparse(node.type)
+    ]
+    return [] if len(places) == 1 else [f"handlers of Ctrl-C: {', '.join(places) or 'none'}"]
+
+
+def fits_mixed_in(modules: dict[str, str]) -> list[str]:
+    """Return the classes with a fit mixed in: a fit is functions, not a base class."""
+    return [
+        f"{path}:{node.lineno}: {node.name} inherits {ast.unparse(base)}"
+        for path, text in modules.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if re.search(r"Fit(Mixin)?$", ast.unparse(base))
+    ]
 
 
 # Every rule, with packages that keep it and packages that break it.
@@ -32,10 +114,66 @@ def empty(*paths: str) -> dict[str, str]:
 
 KEPT: dict[Rule, list[dict[str, str]]] = {
     names_used_twice: [empty("__init__.py", "core/__init__.py", "core/tree.py", "core/trees.py")],
+    full_folders: [
+        empty("core/__init__.py", *(f"core/a{k}.py" for k in range(MOST_FILES))),
+        empty(*(f"a{k}.py" for k in range(2 * MOST_FILES))),
+    ],
+    untrue_maps: [
+        {
+            "fastmetric/__init__.py": '"""Metrics."""',
+            "fastmetric/core/__init__.py": '"""Core.\n\n* `a`: what?\n* `b`: `c`?\n"""',
+            "fastmetric/core/a.py": "",
+            "fastmetric/core/b/__init__.py": '"""B.\n\n* `c`, `d`: two.\n"""',
+            "fastmetric/core/b/c.py": "",
+            "fastmetric/core/b/d.py": "",
+        }
+    ],
+    written_again: [
+        {
+            "fastmetric/a.py": "def lbfgs(): pass\nclass Outcome: pass",
+            "fastmetric/b.py": "class Recorder: pass\nlbfgs()",
+        }
+    ],
+    interrupts_handled_again: [
+        {
+            "fastmetric/learn/a.py": "try: f()\nexcept (KeyboardInterrupt, OSError): pass",
+            "fastmetric/cli/b.py": "try: f()\nexcept KeyboardInterrupt: pass",
+        }
+    ],
+    fits_mixed_in: [{"fastmetric/a.py": "class Fit: pass\nclass A(Base, Fitted): pass"}],
 }
 
 BROKEN: dict[Rule, list[dict[str, str]]] = {
     names_used_twice: [empty("near.py", "core/near.py"), empty("core/a/b.py", "core/c/b.py")],
+    full_folders: [empty("core/__init__.py", *(f"core/a{k}.py" for k in range(MOST_FILES + 1)))],
+    untrue_maps: [
+        empty("core/__init__.py", "core/a.py"),
+        {"fastmetric/core/__init__.py": '"""Core.\n\n* `a`: gone.\n"""'},
+        {"fastmetric/core/__init__.py": '"""Of `a`."""', "fastmetric/core/a.py": ""},
+        {
+            "fastmetric/core/__init__.py": '"""Core.\n\n* `a`: a file.\n"""',
+            "fastmetric/core/a.py": "",
+            "fastmetric/core/b/__init__.py": "",
+        },
+    ],
+    written_again: [
+        {"fastmetric/a.py": "def lbfgs(): pass\nclass Outcome: pass"},
+        {
+            "fastmetric/a.py": "def lbfgs(): pass\nclass Outcome: pass\nclass Recorder: pass",
+            "fastmetric/b.py": "class Outcome: pass",
+        },
+    ],
+    interrupts_handled_again: [
+        {"fastmetric/learn/a.py": ""},
+        {
+            "fastmetric/learn/a.py": "try: f()\nexcept KeyboardInterrupt: pass",
+            "fastmetric/nca.py": "try: f()\nexcept (OSError, KeyboardInterrupt): pass",
+        },
+    ],
+    fits_mixed_in: [
+        {"fastmetric/a.py": "class A(NCAFit, Base): pass"},
+        {"fastmetric/a.py": "class A(parts.FitMixin): pass"},
+    ],
 }
 
 
