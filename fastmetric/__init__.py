@@ -8,7 +8,8 @@ from fastmetric.latent_coincidence_classifier import LatentCoincidenceClassifier
 from fastmetric.local_component import LocalComponentAnalysis
 from fastmetric.manifold_parzen import ManifoldParzen
 from fastmetric.mean_shift import MeanShift
-from fastmetric.nca import NCA, nca_value_and_grad
+from fastmetric.nca import NCA
+from fastmetric.nca_objective import nca_value_and_grad
 
 __version__ = "0.1.0"
 

@@ -9,6 +9,8 @@ Files:
 * `tree_building`: how is a k-d tree built on all cores?
 * `linear_starts`: which map do PCA, LDA or RCA give?
 * `nearest_neighbours`: which are every point's nearest others?
+* `tree_search`: how do queries go to a k-d tree, in blocks?
+* `costs`: what does each step of a sum cost, for every "auto" of sums? The only such table.
 
 Folders, each imported only by those below it in this list:
 

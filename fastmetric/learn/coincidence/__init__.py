@@ -1,5 +1,6 @@
 """Which linear map explains that pairs of rows coincide: Latent Coincidence Analysis.
 
+* `coincidence_fit`: how does a fit go, from parameters to a recorded run?
 * `likelihood`: what is the likelihood of pairs, and its gradient, at a map and a noise [COI-3]?
 * `likelihood_solvers`: how is it maximised, by L-BFGS or by EM?
 * `streaming_pairs`: which steps do pairs give that arrive once?
@@ -8,8 +9,8 @@
 * `trials`: from which start, by which schedule, for how many rounds, judged on held-out rows?
 * `class_means`: what is the model of coincidence with class means, eq. (22) of the paper?
 
-The data's way, from pairs: `likelihood` keeps row numbers; `likelihood_solvers` maximises. From
-labelled rows: `trials` chooses a start and a number of rounds on held-out rows; in each round of
+The data's way, from pairs: `coincidence_fit` makes the start; `likelihood` keeps row numbers;
+`likelihood_solvers` maximises. From labelled rows: `trials` chooses a start and a number of rounds on held-out rows; in each round of
 `impostor_rounds` the rows are projected, `impostors` searches, length scales are fitted, a solver
 takes a few steps, and the map moves a short way towards their end.
 

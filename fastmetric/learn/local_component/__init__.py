@@ -1,21 +1,19 @@
 """Which covariance of a kernel is most likely, leaving one out: Local Component Analysis.
 
+* `local_fit`: how does a fit go, from parameters to a density?
 * `covariance_model`: which density do two covariances give (the M-step) [LOC-5]?
-* `em`: how does EM run on all rows?
+* `em`: how does EM run on all rows, and how many directions are local?
 * `e_step`: what are the responsibilities' sums and second moment, and by which method?
 * `product_e_step`: what are they by matrix products, a panel of rows at a time?
 * `neighbour_list_e_step`: what are they where few pairs count, each pair once?
 * `batch_em`: how does EM run by batches against a sample of neighbours [LOC-6]?
 * `streaming_rows`: what is kept of rows that arrive in parts, for `partial_fit`?
-* `direction_search`: how many directions are local?
 * `penalty_choice`: which penalty predicts held-out rows best?
 * `per_row`: what is EM with one covariance per row?
-* `covariance_density`: what is the density of new rows?
 
-The data's way: `em` takes moments of the rows once; in every iteration `covariance_model` whitens
+The data's way: `local_fit` chooses the penalty and the form of EM; `em` takes moments of the rows once; in every iteration `covariance_model` whitens
 the rows, `e_step` returns a log sum per row and the second moment of differences to neighbours
-[LOC-3], and the M-step makes the next model. `direction_search` and `penalty_choice` run `em`
-several times.
+[LOC-3], and the M-step makes the next model. `penalty_choice` runs EM several times.
 
 Decisions
 ---------
@@ -34,9 +32,4 @@ lambda_ji only, so that each pair is multiplied with one row.
 **Products where they lose nothing.** Distances out of products lose eps |w|^2 in units of the
 kernel. Where the mean of that exceeds 1e-12 (5e-4 in float32), as for clusters far apart, pairs
 are taken by differences.
-
-**Rows are kept by reference.** `partial_fit` compares new rows with all before them, so `fit`
-keeps a reference to its rows: no copy, but a large array stays alive as long as the estimator. A
-pickle omits the rows of a `fit`, which would make it as large as the data. After `partial_fit` a
-pickle contains them, since no one else may have them together.
 """

@@ -1,5 +1,7 @@
 """Which linear map makes rows of one class each other's neighbours: NCA and its variants.
 
+* `nca_fit`: how does a fit go, from parameters to the best map?
+* `starts`: which map does the search begin with?
 * `class_weights`: what is the density of a class made of: kernels, priors, a background?
 * `background`: what is the normal density of a class, and its part of the gradient?
 * `objective`: what are value and gradient of the objective at a map?
@@ -9,8 +11,8 @@
 * `streaming`: which steps does `partial_fit` take for new rows?
 * `posterior`: what are the class probabilities of new rows?
 
-The data's way: rows are chosen and sorted by class; a start is made (`learn.linear_starts`) and
-scaled; `training` runs a solver of `learn.optim` on `penalised`; for each map `objective` projects
+The data's way: `nca_fit` chooses the rows, `starts` a linear start
+(`learn.linear_starts`), scaled; `training` runs a solver of `learn.optim` on `penalised`; for each map `objective` projects
 the rows, asks `learn.pair_sums` for two log sums per row, turns them into P_i, a value and one
 weight per row, asks for the gradient in the projected space and multiplies it with the data, d x
 D. At the end the projected rows, all of them, are kept for `posterior`.
@@ -30,6 +32,11 @@ held-out training rows of MNIST such starts give 91.2 % instead of 90.5 %. For t
 starts are scaled by the ratio of the kernels' deviations, and further down if most rows would have
 no neighbour within the cutoff. L-BFGS with the Gaussian takes starts as they are, as scikit-learn
 does.
+
+**Rows are kept by reference.** `partial_fit` compares new rows with all before them, so `fit`
+keeps a reference to its rows: no copy, but a large array stays alive as long as the estimator. A
+pickle omits the rows of a `fit`, which would make it as large as the data. After `partial_fit` a
+pickle contains them, since no one else may have them together.
 
 **A mini-batch is an objective of its own**, on few rows. Beyond 20,000 rows "auto" takes
 mini-batches; with more than 50 classes, stochastic steps.

@@ -2,9 +2,12 @@
 
 Solvers that know nothing of what they maximise.
 
-* `lbfgs`: how does SciPy's L-BFGS run, with every accepted iterate recorded?
+* `outcome`: what is recorded of a run, how does it end, and what is told of it?
+* `lbfgs`: how does SciPy's L-BFGS run?
 * `step_rule`: how long is a step along the gradient of a batch, without a learning rate?
 * `row_batches`: which rows form a batch: at random, by farthest points, or by projection?
+* `holdout`: which rows are held out, to choose by?
+* `scalar_search`: which positive number is best?
 
 The data's way: a method gives a value and a slope as a function of flat parameters; the solver
 records every iterate, so that a good state exists at any time, also under Ctrl-C; the outcome is

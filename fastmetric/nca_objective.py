@@ -1,0 +1,100 @@
+"""The objective of Neighbourhood Components Analysis, as a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastmetric import _validate
+from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
+from fastmetric.learn.kernel_sums.log_sums import METHODS
+from fastmetric.learn.nca.class_weights import Mixture
+from fastmetric.learn.nca.objective import Objective
+
+
+def nca_value_and_grad(
+    A: Any,
+    X: Any,
+    y: Any,
+    *,
+    kernel: str = "gaussian",
+    background: bool = False,
+    beta: Any = None,
+    priors: Any = None,
+    rows: Any = None,
+    method: str = "exact",
+    rtol: float = 0.0,
+    n_jobs: int | None = None,
+) -> tuple[float, np.ndarray]:
+    """Return the NCA objective sum_i P_i and its gradient with respect to A.
+
+    P_i is the probability that row i, choosing another row j with probability proportional to
+    k(|A x_i - A x_j|^2), chooses one of its own class. With `priors` or a `background` it is the
+    posterior of the own class under a density for each class.
+
+    Parameters
+    ----------
+    A : array-like of shape (n_components, n_features)
+        The linear map.
+    X : array-like of shape (n_samples, n_features)
+        The data. float32 is computed in float32, with sums in float64; all else in float64.
+    y : array-like of shape (n_samples,)
+        The class of each row.
+    kernel : {"gaussian", "biweight"}, default="gaussian"
+        The kernel of the squared distance s: exp(-s), or (1 - s)^2 up to s = 1 and 0 beyond.
+    background : bool, default=False
+        Whether each class has a share of a normal density, too, with the mean and covariance of
+        its projected rows.
+    beta : float or array-like of shape (n_classes,), default=None
+        The share of the background, between 0 and 1; None: 1 / (N_c + 1) for a class of N_c rows.
+    priors : {"equal"} or array-like of shape (n_classes,), default=None
+        Prior probabilities of the classes, in sorted order; only their ratios matter. None:
+        classic NCA, where every row counts the same (with a background: the sizes of the
+        classes).
+    rows : array-like of int, default=None
+        The rows i to sum over, each against all rows j; None: all. A row given twice counts
+        twice.
+    method : {"exact", "tree", "auto"}, default="exact"
+        How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
+        with certified error; with the biweight in up to three dimensions, over the pairs in reach.
+        "auto" takes the faster.
+    rtol : float, default=0.0
+        The relative error that a tree may make in each class sum of Gaussians. Sums of the
+        biweight kernel are exact.
+    n_jobs : int or None, default=None
+        Number of threads; None: all cores (one inside a worker process), -1: all cores. The
+        result does not depend on it, to the last bit.
+
+    Returns
+    -------
+    value : float
+        The sum of P_i over `rows`, not rescaled.
+    gradient : ndarray of shape (n_components, n_features)
+        Its derivative with respect to `A`, float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastmetric import nca_value_and_grad
+    >>> X, y = np.array([[0.0], [1.0], [3.0]]), [0, 0, 1]
+    >>> value, gradient = nca_value_and_grad(np.eye(1), X, y)
+    >>> round(value, 6), gradient.round(6)
+    (1.952239, array([[0.276424]]))
+    """
+    _validate.choice("kernel", kernel, SMOOTH)
+    _validate.choice("method", method, METHODS)
+    _validate.tolerances(rtol, 0.0)
+    _validate.flag("background", background)
+    n_jobs = _validate.jobs(n_jobs)
+    X, y = _validate.labelled_arrays(X, y)
+    n_classes = int(y.max()) + 1
+    A = _validate.transformation(A, X.shape[1])
+    rows = None if rows is None else _validate.row_indices(rows, len(X))
+    priors = _validate.priors(priors, n_classes)
+    if beta is not None and not background:
+        raise ValueError(f"beta={beta!r} is the share of a background; give background=True, too.")
+    mixture = Mixture(kernel, priors, background, _validate.shares("beta", beta, n_classes))
+    problem = Objective(X, y, n_jobs, mixture=mixture, method=method, rtol=rtol)
+    value, gradient, *_ = problem.evaluate(A, rows)
+    return value, gradient
