@@ -10,9 +10,10 @@
 * `class_means`: what is the model of coincidence with class means, eq. (22) of the paper?
 
 The data's way, from pairs: `coincidence_fit` makes the start; `likelihood` keeps row numbers;
-`likelihood_solvers` maximises. From labelled rows: `trials` chooses a start and a number of rounds on held-out rows; in each round of
-`impostor_rounds` the rows are projected, `impostors` searches, length scales are fitted, a solver
-takes a few steps, and the map moves a short way towards their end.
+`likelihood_solvers` maximises. From labelled rows: `trials` chooses a start and a number of rounds
+on held-out rows; in each round of `impostor_rounds` the rows are projected, `impostors` searches,
+length scales are fitted, a solver takes a few steps, and the map moves a short way towards their
+end.
 
 Decisions
 ---------

@@ -11,11 +11,11 @@
 * `streaming`: which steps does `partial_fit` take for new rows?
 * `posterior`: what are the class probabilities of new rows?
 
-The data's way: `nca_fit` chooses the rows, `starts` a linear start
-(`learn.linear_starts`), scaled; `training` runs a solver of `learn.optim` on `penalised`; for each map `objective` projects
-the rows, asks `learn.pair_sums` for two log sums per row, turns them into P_i, a value and one
-weight per row, asks for the gradient in the projected space and multiplies it with the data, d x
-D. At the end the projected rows, all of them, are kept for `posterior`.
+The data's way: `nca_fit` chooses the rows, `starts` a linear start (`learn.linear_starts`), scaled;
+`training` runs a solver of `learn.optim` on `penalised`; for each map `objective` projects the
+rows, asks `learn.pair_sums` for two log sums per row, turns them into P_i, a value and one weight
+per row, asks for the gradient in the projected space and multiplies it with the data, d x D. At the
+end the projected rows, all of them, are kept for `posterior`.
 
 Decisions
 ---------
