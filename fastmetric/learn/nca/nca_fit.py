@@ -129,7 +129,7 @@ def _objective(
     """
     n = len(problem.X)
     rows = None if n <= _WHOLE_TO else rng.permutation(n)[:_SOME]
-    found = problem.evaluate(best.A, rows, beta=best.beta)
+    found = problem.value(best.A, rows, beta=best.beta)
     if rows is None:
         return found.value / n, found.error_bound / n
     return found.value / _SOME, 1.0

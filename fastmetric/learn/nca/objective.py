@@ -20,6 +20,7 @@ from fastmetric.learn.pair_sums.chooser import choose
 from fastmetric.learn.pair_sums.problem import (
     ClassSums,
     PairProblem,
+    PairSums,
     RowWeights,
     Segments,
 )
@@ -39,6 +40,13 @@ class Evaluation(NamedTuple):
     beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
 
 
+class CertifiedValue(NamedTuple):
+    """The sum of P_i over the chosen rows, without a gradient."""
+
+    value: float
+    error_bound: float = 0.0  # as in `Evaluation`
+
+
 class _RowTerms(NamedTuple):
     """What the chosen rows (m,) have to do with classes, in logs."""
 
@@ -56,6 +64,30 @@ class _RowTerms(NamedTuple):
         log_total = np.logaddexp(own, other)
         log_total[np.isneginf(log_total)] = 0
         return np.exp(own - log_total), np.exp(other - log_total), log_total
+
+
+class _Probabilities(NamedTuple):
+    """The chosen rows' probabilities, and what they come from."""
+
+    chosen: np.ndarray  # (m,), among the sorted rows
+    counts: np.ndarray  # (m,): how often each is asked for
+    y: np.ndarray  # (m,), their classes
+    class_weights: ClassWeights
+    way: PairSums
+    sums: ClassSums
+    background: Background | None
+    densities: np.ndarray  # (m, C) of the background; (m, 0) without
+    terms: _RowTerms
+    p_own: np.ndarray  # (m,)
+    p_other: np.ndarray
+    log_total: np.ndarray
+
+    def value(self) -> CertifiedValue:
+        """Return sum P_i and its certified error."""
+        error_bound = _error_bound(
+            self.sums, self.densities, self.y, self.class_weights, self.p_own, self.counts
+        )
+        return CertifiedValue(float(self.counts @ self.p_own), error_bound)
 
 
 class Objective:
@@ -124,38 +156,57 @@ class Objective:
 
         With another share `beta` of the background than the mixture's, if one is given.
         """
-        mixture = self.mixture.sharing(beta, len(self.classes.sizes))
         with engine.one_thread_blas():
-            Z = self.project(A)
-            chosen, counts = self._chosen(rows)
-            class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
-            pairs = self._pairs(Z, class_weights, None if rows is None else chosen)
-            way = choose(pairs, self.method, self.n_jobs)
-            sums = way.log_sums(label)
-            background = None
-            densities = np.empty((len(chosen), 0))
-            if class_weights.log_background is not None:
-                background = Background(Z, self.classes.offsets, self.n_jobs)
-                densities = background.log_densities(Z[chosen]) + class_weights.log_background
-            y = self.y[chosen]
-            terms = _row_terms(sums.own, sums.other, densities, y, class_weights)
-            p_own, p_other, log_total = terms.probabilities()
-            own_weights = -counts * class_weights.own[y] * p_other
+            found = self._probabilities(A, rows, label, beta)
+            y, counts, densities = found.y, found.counts, found.densities
+            p_own, p_other, log_total = found.p_own, found.p_other, found.log_total
+            own_weights = -counts * found.class_weights.own[y] * p_other
             weights = RowWeights(log_total, own_weights, counts * p_own)
-            U = way.gradient(weights, label).points
-            if background is not None:
+            U = found.way.gradient(weights, label).points
+            if found.background is not None:
                 strengths = np.exp(densities - log_total[:, None])
                 strengths *= -(counts * p_own)[:, None]
                 at = np.arange(len(y)), y
                 strengths[at] = counts * p_other * np.exp(densities[at] - log_total)
-                U += background.gradient(chosen, strengths)
+                U += found.background.gradient(found.chosen, strengths)
             gradient = self._gradient(U)
-        error_bound = _error_bound(sums, densities, y, class_weights, p_own, counts)
+        value, error_bound = found.value()
         beta_slope = 0.0
-        if background is not None:
-            beta_slope = _beta_slope(terms, counts, mixture.shares(self.classes.sizes)[0])
-        value = float(counts @ p_own)
+        if found.background is not None:
+            mixture = self.mixture.sharing(beta, len(self.classes.sizes))
+            beta_slope = _beta_slope(found.terms, counts, mixture.shares(self.classes.sizes)[0])
+        way = found.way
         return Evaluation(value, gradient, error_bound, way.name, way.pair_share, beta_slope)
+
+    def value(
+        self, A: np.ndarray, rows: np.ndarray | None = None, *, beta: float | None = None
+    ) -> CertifiedValue:
+        """Return sum P_i alone, with the bits of `evaluate`: the pass of the gradient is saved."""
+        with engine.one_thread_blas():
+            return self._probabilities(A, rows, None, beta).value()
+
+    def _probabilities(
+        self, A: np.ndarray, rows: np.ndarray | None, label: str | None, beta: float | None
+    ) -> _Probabilities:
+        """Return the rows' probabilities of their classes, and what they come from."""
+        mixture = self.mixture.sharing(beta, len(self.classes.sizes))
+        Z = self.project(A)
+        chosen, counts = self._chosen(rows)
+        class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
+        pairs = self._pairs(Z, class_weights, None if rows is None else chosen)
+        way = choose(pairs, self.method, self.n_jobs)
+        sums = way.log_sums(label)
+        background = None
+        densities = np.empty((len(chosen), 0))
+        if class_weights.log_background is not None:
+            background = Background(Z, self.classes.offsets, self.n_jobs)
+            densities = background.log_densities(Z[chosen]) + class_weights.log_background
+        y = self.y[chosen]
+        terms = _row_terms(sums.own, sums.other, densities, y, class_weights)
+        where = chosen, counts, y, class_weights
+        return _Probabilities(
+            *where, way, sums, background, densities, terms, *terms.probabilities()
+        )
 
     def _chosen(self, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the distinct rows among the sorted ones, and how often each is asked for."""
