@@ -229,7 +229,7 @@ def test_callback_cannot_change_the_fit(iris):
 def test_verbose_prints_a_line_per_iteration(iris, capsys):
     nca = NCA(2, verbose=1, max_iter=4).fit(*iris)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + nca.n_iter_
+    assert len(lines) == 1 + nca.n_iter_
     assert f"{nca.objective_:.6f}" in lines[-1]
 
 

@@ -385,7 +385,7 @@ def small_fit(iris):
 def test_verbose_says_what_was_taken(solver, iris, capsys):
     nca = NCA(2, solver=solver, kernel="biweight", max_iter=2, verbose=1).fit(*iris)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + nca.n_iter_
+    assert len(lines) == 1 + nca.n_iter_
     assert f"biweight, auto, {solver} by batches of 50" in lines[0]
 
 

@@ -509,20 +509,22 @@ def test_a_first_fit_with_a_warm_cache_compiles_nothing(alone):
 
 _IMPORTS = """
 import json, time
-import numba, scipy.optimize, sklearn.base
 began = time.process_time()  # not the clock: others may be using the machine
+import numba, scipy.optimize, sklearn.base
+between = time.process_time()
 import fastmetric
-print(json.dumps({"seconds": time.process_time() - began}))
+print(json.dumps({"share": (time.process_time() - between) / (between - began)}))
 """
 
 
-def test_importing_the_package_adds_less_than_three_tenths_of_a_second():
-    seconds = []
+def test_importing_the_package_adds_less_than_a_third_of_its_dependencies():
+    """A share, since CPU seconds grow on a busy machine, too."""
+    shares = []
     for _ in range(TRIALS):
         process = subprocess.run(
             [sys.executable, "-c", _IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True
         )
-        seconds.append(json.loads(process.stdout)["seconds"])
-        if seconds[-1] < 0.3:
+        shares.append(json.loads(process.stdout)["share"])
+        if shares[-1] < 1 / 3:
             break
-    assert min(seconds) < 0.3
+    assert min(shares) < 1 / 3
