@@ -500,7 +500,7 @@ class LocalComponentAnalysis(
                 "It grows without bound as the kernel narrows in a direction in which rows have "
                 "equal values. Give nu > 0."
             )
-        report(outcome, "LocalComponentAnalysis", advice)
+        report(outcome, "LocalComponentAnalysis", advice, stacklevel=4)
         if self.n_local_ == 0:
             warnings.warn(
                 "No local direction is left: the density is a single Gaussian, and transform "

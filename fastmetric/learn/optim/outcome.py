@@ -144,11 +144,10 @@ def say(name: str, iterate: Iterate, note: str = "") -> None:
     print(f"[{name}] iteration {iterate.number}: {figures}{note and f'  {note}'}", flush=True)
 
 
-def report(outcome: Outcome, name: str, advice: str) -> None:
+def report(outcome: Outcome, name: str, advice: str, stacklevel: int = 3) -> None:
     """Raise KeyboardInterrupt after an interrupted run, and warn of one without convergence.
 
-    Called by the `fit` of an estimator `name`, by which the warning is shown where the user
-    called it.
+    Called by the `fit` of an estimator `name`; `stacklevel` is that of the user's call.
     """
     if outcome.interrupted:
         raise KeyboardInterrupt
@@ -157,5 +156,5 @@ def report(outcome: Outcome, name: str, advice: str) -> None:
             f"{name} has not converged after {outcome.last.number} iterations "
             f"({outcome.message}). {advice}",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
