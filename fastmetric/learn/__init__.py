@@ -11,6 +11,7 @@ Files:
 * `nearest_neighbours`: which are every point's nearest others?
 * `tree_search`: how do queries go to a k-d tree, in blocks?
 * `costs`: what does each step of a sum cost, for every "auto" of sums? The only such table.
+* `chooser`: which way sums for a problem (`choose`), with the whole rule? The only such rule.
 
 Folders, each imported only by those below it in this list:
 

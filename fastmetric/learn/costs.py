@@ -61,6 +61,22 @@ class ScreeningCosts(NamedTuple):
 
 SCREENING = ScreeningCosts(5.0, 3.5, 6.0)
 
+
+class EStepCosts(NamedTuple):
+    """What a pair of rows costs in the E-step of Local Component Analysis, in nanoseconds."""
+
+    # By products:
+    pair: float  # turned into its responsibility
+    product: float  # each product of the pair: in the distance, and in the scatter
+    # By the neighbour list, for every ordered pair:
+    candidate: float  # looked at
+    candidate_product: float  # each product in its distance
+    listed: float  # more, if it may count
+    listed_product: float  # each product in the scatter
+
+
+E_STEP = EStepCosts(2.9, 0.055, 3.3, 0.04, 12.0, 0.075)
+
 TREE_DIMENSIONS = 12  # up to which a tree separates near from far
 TREE_ROWS = 5000  # of points, and of four times the queries: log sums with their gradient
 TREE_ROWS_PER_SEGMENT = 50
@@ -68,13 +84,9 @@ TREE_POINTS = 1000  # log sums over a tree that is built in any case
 TREE_PAIRS = 2e8  # log sums by segment
 CUTOFF_QUERIES = 500
 PRODUCT_DIMENSIONS = 16  # from which on the E-step multiplies rows instead of taking differences
-NEIGHBOUR_LIST_SHARE = 0.25  # of the pairs that may count
 NEIGHBOUR_LIST_PAIRS = 1.2e7  # that may be listed, of 8 or 12 bytes
+FEW_PRODUCTS_SHARE = 0.25  # of the weights: fewer are multiplied one by one
 GAUSSIAN_TREE_ROWS = 256  # queries, and local Gaussians
 SCREENING_PRODUCTS = 7e9  # in float32 without screening: a trial takes as long as some 1e9
 SCREENING_GAIN = 0.8  # of the cost without screening: a trial counts roughly
-
-
-def cheaper(candidate: float, dense: float) -> bool:
-    """Return whether the candidate's cost is below that of all pairs."""
-    return bool(candidate < dense)
+SCREENED_SHARE = 0.2  # of the pairs: fewer are computed one by one

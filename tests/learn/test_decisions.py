@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from fastmetric.learn import nearest_neighbours
+from fastmetric.learn.chooser import choose
+from fastmetric.learn.kernel_sums import walk_ways
+from fastmetric.learn.kernel_sums.certified_walks import Walk
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
-from fastmetric.learn.local_component import e_step, product_e_step
-from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
+from fastmetric.learn.local_component import e_step
+from fastmetric.learn.local_component.product_e_step import Neighbours
 from fastmetric.learn.manifold import mixture_density
 from fastmetric.learn.manifold.covariance_grid import ShapeGrid
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
@@ -16,7 +19,7 @@ from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.nca.training import choose_batch_size, choose_solver
-from fastmetric.learn.pair_sums.chooser import choose
+from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 
 
 def _normal(n, d, scale=1.0, seed=0):
@@ -30,7 +33,7 @@ def _nca_way(n, d, kernel, method, m=None, scale=1.0, n_classes=2):
     Z = problem.project(scale * np.eye(d))
     class_weights = problem.mixture.class_weights(problem.classes.sizes, d)
     chosen = None if m is None else np.sort(np.random.default_rng(1).permutation(n)[:m])
-    return type(choose(problem._pairs(Z, class_weights, chosen), method)).__name__
+    return type(choose(problem._pairs(Z, class_weights, chosen), PAIR_WAYS, method)).__name__
 
 
 NCA = [
@@ -76,7 +79,7 @@ def _posterior_way(n, m, d, kernel, method, scale=1.0):
     """Return the name of the class that sums for class posteriors."""
     offsets = np.array([0, n // 2, n])
     posterior = Posterior(_normal(n, d, scale), offsets, Mixture(kernel), method=method, rtol=1e-2)
-    return type(choose(posterior._pairs(_normal(m, d, scale, seed=1)), method)).__name__
+    return type(choose(posterior._pairs(_normal(m, d, scale, seed=1)), PAIR_WAYS, method)).__name__
 
 
 POSTERIOR = [
@@ -106,9 +109,8 @@ def _e_step_way(n, d, q, scale, gap=0.0):
     """Return the name of what the E-step among all rows goes by."""
     W = _normal(n, d, scale)
     W[::2] += gap
-    if product_e_step.are_safe(W):
-        return "NeighbourList" if NeighbourList(W, q).pays() else "products"
-    return type(choose(e_step._pairs(W * np.sqrt(0.5), q))).__name__
+    way = choose(Neighbours(W, q), e_step.WAYS)
+    return type(way.sums() if isinstance(way, e_step.Differences) else way).__name__
 
 
 E_STEP = [
@@ -116,7 +118,7 @@ E_STEP = [
     (300, 3, 3, 1.0, 0.0, "SymmetricPairs"),
     (300, 15, 15, 1.0, 0.0, "SymmetricPairs"),
     (300, 3, 3, 1e4, 0.0, "RowPairs"),
-    (300, 16, 16, 0.5, 0.0, "products"),
+    (300, 16, 16, 0.5, 0.0, "Products"),
     (300, 24, 24, 4.0, 0.0, "NeighbourList"),
     (300, 24, 24, 1.0, 1e6, "SymmetricPairs"),
     (6000, 2, 2, 30.0, 0.0, "ClassTrees"),
@@ -145,10 +147,10 @@ KERNEL_SUMS = [
 def test_kernel_sums(n, d, kernel, scale, log_sums, mean_shift):
     sums = KernelSums(_normal(n, d, scale), kernel=kernel)
     queries, rule = sums._queries(None)[1], sums._rule(1e-3, 0.0)
-    walk = sums._walk(rule)
-    assert (not sums._few and sums._pays(queries, walk)) == log_sums
-    walk = walk._replace(rule=rule, keep=True)
-    assert (not sums._few and sums._pays(queries, walk)) == mean_shift
+    walk = Walk(sums._reference, rule, np.array([0]))
+    for over_leaves, taken in ((lambda: sums._walk(rule), log_sums), (lambda: walk, mean_shift)):
+        way = choose(walk_ways.WalkProblem(queries, walk, over_leaves), walk_ways.WAYS)
+        assert way.walk.exact is not taken
 
 
 def test_solver():

@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 
 from fastmetric.core.pairs.neighbour_list import list_pairs
 from fastmetric.core.pairs.product_weights import few_products, weigh
-from fastmetric.learn.local_component import e_step, neighbour_list_e_step, product_e_step
-from fastmetric.learn.local_component.e_step import Expectation, among_all, of_rows
+from fastmetric.learn.chooser import choose
+from fastmetric.learn.local_component import e_step, neighbour_list_e_step
+from fastmetric.learn.local_component.e_step import (
+    Differences,
+    Expectation,
+    among_all,
+    of_rows,
+)
 from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
-from fastmetric.learn.pair_sums.chooser import choose
+from fastmetric.learn.local_component.product_e_step import Neighbours, Products
 from fastmetric.learn.pair_sums.class_trees import ClassTrees
 from tests.twins import local_component as naive_local
 
@@ -75,7 +81,7 @@ def test_clusters_far_apart_are_taken_by_differences(gap, D):
     rng = np.random.default_rng(0)
     W = rng.standard_normal((100, D))
     W[::2] += gap
-    assert not product_e_step.are_safe(W)
+    assert not Products.serves(Neighbours(W, W.shape[1]))
     # Rows are rounded by eps times the gap when they are scaled, in every coordinate.
     slack = 4 * D * np.finfo(float).eps * gap / TOLERANCE[np.float64]
     check(among_all(W, D), W, W, np.arange(100), D, np.float64, max(slack, 1))
@@ -85,7 +91,7 @@ def test_clusters_far_apart_are_taken_by_differences(gap, D):
 def test_products_serve_many_rows_in_many_dimensions(dtype):
     rng = np.random.default_rng(0)
     W = 1.5 * rng.standard_normal((700, 40)).astype(dtype)
-    assert product_e_step.are_safe(W)
+    assert Products.serves(Neighbours(W, W.shape[1]))
     check(among_all(W, 30), W, W, np.arange(700), 30, dtype)
 
 
@@ -93,11 +99,11 @@ def test_products_serve_many_rows_in_many_dimensions(dtype):
 def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
     W = 30 * np.random.default_rng(0).standard_normal((6000, 2)).astype(dtype)
     monkeypatch.setattr(ClassTrees, "cost", lambda class_trees: 0.0)
-    assert isinstance(choose(e_step._pairs(W, 2)), ClassTrees)
+    assert isinstance(Differences(Neighbours(W, 2)).sums(), ClassTrees)
     found = among_all(W, 2)
     monkeypatch.undo()
     # One class: no walk over others, whose rows would all be faint.
-    assert isinstance(choose(e_step._pairs(W, 2)), ClassTrees)
+    assert isinstance(Differences(Neighbours(W * dtype(2**0.5), 2)).sums(), ClassTrees)
     monkeypatch.setattr(ClassTrees, "cost", lambda class_trees: np.inf)
     expected = among_all(W, 2)
     tolerance = 1e-11 if dtype == np.float64 else 1e-3
@@ -112,9 +118,8 @@ def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
     rng = np.random.default_rng(0)
     W = 3.5 * rng.standard_normal((400, 24)).astype(dtype)
     W[1] = W[0]
-    pairs = NeighbourList(W, 20)
-    assert product_e_step.are_safe(W)
-    assert pairs.pays()
+    pairs = choose(Neighbours(W, 20), e_step.WAYS)
+    assert isinstance(pairs, NeighbourList)
     found = Expectation(*pairs.log_sums_and_scatter())
     check(found, W, W, np.arange(400), 20, dtype)
 
@@ -126,7 +131,9 @@ def test_near_pairs_in_any_blocks_on_any_threads(n, side, dtype, monkeypatch):
     rng = np.random.default_rng(0)
     W = 3 * rng.standard_normal((n, 18)).astype(dtype)
     W[n // 2] = W[-1]  # nearest neighbours in different blocks
-    one, three = (Expectation(*NeighbourList(W, 16, k).log_sums_and_scatter()) for k in (1, 3))
+    one, three = (
+        Expectation(*NeighbourList(Neighbours(W, 16), k).log_sums_and_scatter()) for k in (1, 3)
+    )
     check(one, W, W, np.arange(n), 16, dtype)
     np.testing.assert_array_equal(one.log_sums, three.log_sums)
     np.testing.assert_array_equal(one.scatter, three.scatter)

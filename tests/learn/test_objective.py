@@ -9,7 +9,7 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from fastmetric import nca_value_and_grad
 from fastmetric.core.pairs import partition
-from fastmetric.learn.pair_sums import chooser
+from fastmetric.learn.pair_sums import all_pairs
 from tests.strategies import Problem, problems
 from tests.twins import nca as naive
 
@@ -175,7 +175,7 @@ def test_faint_rows_among_bright_ones_are_not_lost():
 def test_both_ways_agree(monkeypatch):
     A, X, y = _medium(n=1500)
     value, gradient = nca_value_and_grad(A, X, y)
-    monkeypatch.setattr(chooser, "mostly_underflowed", lambda problem, n_jobs: True)
+    monkeypatch.setattr(all_pairs, "mostly_underflowed", lambda problem, n_jobs: True)
     by_rows = nca_value_and_grad(A, X, y)
     assert by_rows[0] == pytest.approx(value, rel=1e-13)
     np.testing.assert_allclose(by_rows[1], gradient, atol=1e-12 * np.abs(gradient).max())

@@ -10,8 +10,8 @@ import pytest
 from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
-from fastmetric.learn.pair_sums.chooser import WAYS
 from fastmetric.learn.pair_sums.problem import PairProblem, Queries, RowWeights, Segments
+from fastmetric.learn.pair_sums.ways import WAYS
 from tests.twins import pairs as naive
 
 OFFSETS = np.array([0, 70, 130, 220])

@@ -57,11 +57,18 @@ def untrue_maps(modules: dict[str, str]) -> list[str]:
 
 # One place for an idea
 
-_ONCE = {"lbfgs": ast.FunctionDef, "Outcome": ast.ClassDef, "Recorder": ast.ClassDef}
+_ONCE = {
+    "lbfgs": ast.FunctionDef,
+    "Outcome": ast.ClassDef,
+    "Recorder": ast.ClassDef,
+    "choose": ast.FunctionDef,
+    "cheaper": ast.FunctionDef,
+}
+_TABLES = "fastmetric/learn/costs.py"
 
 
 def written_again(modules: dict[str, str]) -> list[str]:
-    """Return the functions and classes of solvers that are defined more or less than once."""
+    """Return the functions and classes of one idea that are defined more or less than once."""
     trees = {path: ast.parse(text) for path, text in modules.items()}
     found = []
     for name, kind in _ONCE.items():
@@ -74,6 +81,22 @@ def written_again(modules: dict[str, str]) -> list[str]:
         if len(places) != 1:
             found.append(f"{name} is defined {len(places)} times: {', '.join(places)}")
     return found
+
+
+def tables_elsewhere(modules: dict[str, str]) -> list[str]:
+    """Return the tables of costs outside `learn/costs.py`, and this file if it has none.
+
+    A table is a class of costs or a call of one.
+    """
+    places = [
+        f"{path}:{node.lineno}"
+        for path, text in modules.items()
+        for node in ast.walk(ast.parse(text))
+        if (isinstance(node, ast.ClassDef) and node.name.endswith("Costs"))
+        or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Costs"))
+    ]
+    found = [f"{place}: a table of costs" for place in places if not place.startswith(_TABLES)]
+    return found if any(place.startswith(_TABLES) for place in places) else [*found, _TABLES]
 
 
 def interrupts_handled_again(modules: dict[str, str]) -> list[str]:
@@ -130,10 +153,11 @@ KEPT: dict[Rule, list[dict[str, str]]] = {
     ],
     written_again: [
         {
-            "fastmetric/a.py": "def lbfgs(): pass\nclass Outcome: pass",
-            "fastmetric/b.py": "class Recorder: pass\nlbfgs()",
+            "fastmetric/a.py": "def lbfgs(): pass\nclass Outcome: pass\ndef choose(): pass",
+            "fastmetric/b.py": "class Recorder: pass\nlbfgs()\ndef cheaper(): pass",
         }
     ],
+    tables_elsewhere: [{_TABLES: "class Costs: pass", "fastmetric/a.py": "costs.SUMS"}],
     interrupts_handled_again: [
         {
             "fastmetric/learn/a.py": "try: f()\nexcept (KeyboardInterrupt, OSError): pass",
@@ -162,6 +186,11 @@ BROKEN: dict[Rule, list[dict[str, str]]] = {
             "fastmetric/a.py": "def lbfgs(): pass\nclass Outcome: pass\nclass Recorder: pass",
             "fastmetric/b.py": "class Outcome: pass",
         },
+    ],
+    tables_elsewhere: [
+        {"fastmetric/a.py": ""},
+        {_TABLES: "class Costs: pass", "fastmetric/a.py": "class MyCosts: pass"},
+        {_TABLES: "class Costs: pass", "fastmetric/a.py": "T = costs.Costs(1.0)"},
     ],
     interrupts_handled_again: [
         {"fastmetric/learn/a.py": ""},

@@ -3,13 +3,14 @@
 * `kernel_table`: what is a kernel as a distribution: its volume, and random draws?
 * `bandwidths`: what metric does a bandwidth mean, and which bandwidth fits the data best?
 * `certified_walks`: what are the sums of all query groups over trees, at any scale?
-* `log_sums`: `KernelSums`: which method is cheaper, and what are sums, bounds and mean-shift
-  steps?
+* `walk_ways`: which ways are there to sum (`WAYS`), and what does each cost?
+* `log_sums`: `KernelSums`: what are sums, bounds and mean-shift steps?
 
 The data's way: `bandwidths.metric_of` maps rows to where the kernel is round; `KernelSums` builds
 the tree of the points; at a call it builds the tree of the queries, tests a few groups
-(`foreseen`) and takes trees or all pairs; `certified_walks.walk_sums` runs the walks of
-`core.walk`, and computes groups that underflowed query by query, relative to their largest term.
+(`foreseen`), and `learn.chooser.choose` takes trees or all pairs; `certified_walks.walk_sums` runs
+the walks of `core.walk`, and computes groups that underflowed query by query, relative to their
+largest term.
 
 Decisions
 ---------

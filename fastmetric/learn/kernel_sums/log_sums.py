@@ -14,17 +14,16 @@ from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import LONGEST, Queries, Rule
-from fastmetric.learn import costs
+from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.certified_walks import (
     Path,
-    Probe,
     Walk,
-    foreseen,
     group_starts,
     in_float32,
     walk_sums,
 )
 from fastmetric.learn.kernel_sums.kernel_table import KERNELS
+from fastmetric.learn.kernel_sums.walk_ways import WAYS, WalkProblem
 from fastmetric.learn.tree_building import NODES, SUMS_LEAF_SIZE, build_tree, summarised
 
 METHODS = ("auto", "exact", "tree")
@@ -106,11 +105,9 @@ class KernelSums:
         order, queries = self._queries(query)
         eps = float(np.finfo(self.X.dtype).eps)
         rule = self._rule(rtol, min(atol / self._unit, 1e300))
-        walk = Walk(self._reference, rule, _ROOT, exact=True)
-        if method == "tree" or (method == "auto" and not self._few):
-            by_leaves = self._walk(rule)
-            if method == "tree" or self._pays(queries, by_leaves):
-                walk = by_leaves
+        plain = Walk(self._reference, rule, _ROOT)
+        problem = WalkProblem(queries, plain, lambda: self._walk(rule))
+        walk = choose(problem, WAYS, method, self.n_jobs).walk
         estimate, *ends = self._log_sums(queries, walk, label)
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
@@ -141,7 +138,8 @@ class KernelSums:
         order, queries = self._queries(query)
         rule = self._rule(rtol, 0.0)
         walk = Walk(self._reference, rule, _ROOT, keep=True)
-        walk = walk._replace(exact=self._few or not self._pays(queries, walk))
+        # Steps follow the interaction lists of walks in float64.
+        walk = choose(WalkProblem(queries, walk, lambda: walk), WAYS, n_jobs=self.n_jobs).walk
         [found] = walk_sums([(queries, walk)], self.n_jobs, label)
 
         def task(path: Path) -> np.ndarray:
@@ -180,22 +178,6 @@ class KernelSums:
         # The unit is taken in before the log where it can be: logs of opposite sign cancel.
         apart, logs = found.logs() + np.log(self._unit), whole.logs()
         return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
-
-    @property
-    def _few(self) -> bool:
-        """Return whether there are too few points for a tree to pay."""
-        return len(self._tree.rows) < costs.TREE_POINTS
-
-    def _pays(self, queries: Queries, walk: Walk) -> bool:
-        """Return whether a walk costs less than all pairs: by counts, from a few groups."""
-        n, d = self._tree.rows.shape
-        groups = [Probe(queries, g, (walk,)) for g in range(len(queries.starts))]
-        work = foreseen(groups, self.n_jobs)
-        table = costs.SUMS_IN_FLOAT32 if walk.rule.in_float32 else costs.SUMS
-        more = table.per_dimension * d
-        tree = work.pairs * (table.leaf_pair + more)
-        tree += work.fields * table.expansion + work.nodes * table.node
-        return costs.cheaper(tree, n * work.queries * (table.dense_pair + more))
 
     def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
         """Return the caller's row of each query, and the queries, grouped."""

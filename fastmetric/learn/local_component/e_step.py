@@ -11,16 +11,17 @@ sum_i u_i w_iᵀ. In many dimensions, and where that loss is harmless, products 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.learn.chooser import Way, choose
 from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
-from fastmetric.learn.local_component import product_e_step
 from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
-from fastmetric.learn.pair_sums.chooser import choose
-from fastmetric.learn.pair_sums.problem import PairProblem, Queries, RowWeights, Segments
+from fastmetric.learn.local_component.product_e_step import Batch, Neighbours, Products
+from fastmetric.learn.pair_sums.problem import PairProblem, PairSums, Queries, RowWeights, Segments
+from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 from fastmetric.learn.rows import cross_product
 
 
@@ -31,38 +32,73 @@ class Expectation(NamedTuple):
     scatter: np.ndarray  # (D, D), a sum over the rows
 
 
+class Expecting(Way, Protocol):
+    """A way to compute the expectation of a problem `Neighbours`."""
+
+    def log_sums_and_scatter(self, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log sums (m,) and the scatter (D, D)."""
+
+
+class Differences:
+    """Rows among all neighbours by differences of rows, at any scale and in any dimension.
+
+    The sums over pairs go by the ways of `pair_sums`, which may take a tree.
+    """
+
+    all_pairs: ClassVar[bool] = True
+    name = "differences"
+
+    def __init__(self, problem: Neighbours, n_jobs: int | None = None) -> None:
+        """Take any rows."""
+        self.problem, self.n_jobs = problem, n_jobs
+
+    @staticmethod
+    def serves(problem: Neighbours) -> bool:
+        """Return True: differences serve every problem."""
+        return True
+
+    @staticmethod
+    def worth_building(problem: Neighbours, n_jobs: int | None = None) -> bool:
+        """Return True: there is nothing to build."""
+        return True
+
+    def sums(self) -> PairSums:
+        """Return what sums over the pairs of the scaled rows, which are one segment."""
+        W, q, batch = self.problem
+        scale, n = W.dtype.type(EXP_BANDWIDTH), len(W)
+        # Queries of their own are batches of rows: no structure is worth building for one.
+        queries, method = None, "auto"
+        if batch is not None:
+            none, method = np.zeros(len(batch.rows), np.intp), "exact"
+            queries = Queries(batch.rows * scale, batch.self_index, none)
+        pairs = PairProblem(W * scale, Segments(np.array([0, n])), np.ones(n), GAUSSIAN, queries, q)
+        return choose(pairs, PAIR_WAYS, method, self.n_jobs)
+
+    def cost(self) -> float:
+        """Return what the sums will take, in nanoseconds."""
+        return self.sums().cost()
+
+    def log_sums_and_scatter(self, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log sums (m,) and the scatter (D, D)."""
+        sums = self.sums()
+        log_sums, pairs = sums.log_sums(label).own, sums.problem
+        m = pairs.m
+        found = sums.gradient(RowWeights(log_sums, np.ones(m), np.zeros(m)), label)
+        sides = [(found.points, pairs.points)]
+        if found.queries is not None:
+            sides.insert(0, (found.queries, pairs.asked().rows))
+        return log_sums, _scatter(sides, self.n_jobs)
+
+
+WAYS: tuple[type[Expecting], ...] = (NeighbourList, Products, Differences)
+
+
 def among_all(
     W: np.ndarray, q: int, n_jobs: int | None = None, label: str | None = None
 ) -> Expectation:
     """Return the neighbourhood of every row of W (n, D) among all others."""
-    n = len(W)
-    if product_e_step.are_safe(W):
-        pairs = NeighbourList(W, q, n_jobs)
-        if pairs.pays():
-            return Expectation(*pairs.log_sums_and_scatter(label))
-        everyone = np.arange(n)
-        return Expectation(*product_e_step.log_sums_and_scatter(W, W, everyone, q, n_jobs, label))
-    return _by_differences(_pairs(W * W.dtype.type(EXP_BANDWIDTH), q), n_jobs, label)
-
-
-def _pairs(rows: np.ndarray, q: int, queries: Queries | None = None) -> PairProblem:
-    """Return what is summed: over scaled rows (n, D), which are one segment."""
-    n = len(rows)
-    return PairProblem(rows, Segments(np.array([0, n])), np.ones(n), GAUSSIAN, queries, q)
-
-
-def _by_differences(problem: PairProblem, n_jobs: int | None, label: str | None) -> Expectation:
-    """Return the log sums and the scatter of scaled rows, by differences of rows."""
-    # Queries of their own are batches of rows: no structure is worth building for one.
-    method = "auto" if problem.queries is None else "exact"
-    way = choose(problem, method, n_jobs)
-    log_sums = way.log_sums(label).own
-    m = problem.m
-    found = way.gradient(RowWeights(log_sums, np.ones(m), np.zeros(m)), label)
-    sides = [(found.points, problem.points)]
-    if found.queries is not None:
-        sides.insert(0, (found.queries, problem.asked().rows))
-    return Expectation(log_sums, _scatter(sides, n_jobs))
+    way = choose(Neighbours(W, q), WAYS, n_jobs=n_jobs)
+    return Expectation(*way.log_sums_and_scatter(label))
 
 
 def of_rows(
@@ -75,15 +111,10 @@ def of_rows(
 ) -> Expectation:
     """Return the neighbourhood of the rows `query` (m, D) among `ref` (n, D).
 
-    Row i is itself ref[selves[i]], left out; -1: it is none of them.
+    Row i is itself ref[self_index[i]], left out; -1: it is none of them.
     """
-    if product_e_step.are_safe(query, ref):
-        return Expectation(
-            *product_e_step.log_sums_and_scatter(query, ref, self_index, q, n_jobs, label)
-        )
-    query, ref = query * query.dtype.type(EXP_BANDWIDTH), ref * ref.dtype.type(EXP_BANDWIDTH)
-    queries = Queries(query, self_index, np.zeros(len(query), np.intp))
-    return _by_differences(_pairs(ref, q, queries), n_jobs, label)
+    problem = Neighbours(ref, q, Batch(query, self_index))
+    return Expectation(*choose(problem, WAYS, n_jobs=n_jobs).log_sums_and_scatter(label))
 
 
 def _scatter(sides: list[tuple[np.ndarray, np.ndarray]], n_jobs: int | None) -> np.ndarray:

@@ -13,14 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.pairs import neighbour_list
 from fastmetric.learn import costs
-from fastmetric.learn.local_component.product_e_step import scatter_of, squares
+from fastmetric.learn.local_component.product_e_step import (
+    Neighbours,
+    are_safe,
+    scatter_of,
+    squares,
+)
 
 _SIDE = 1024  # rows of a block
 _PROBES = 64
@@ -41,10 +46,14 @@ class _Pairs(NamedTuple):
 class NeighbourList:
     """Rows W (n, D) among each other, by distances in the first q coordinates."""
 
-    def __init__(self, W: np.ndarray, q: int, n_jobs: int | None = None) -> None:
+    all_pairs: ClassVar[bool] = False
+    name = "neighbour list"
+
+    def __init__(self, problem: Neighbours, n_jobs: int | None = None) -> None:
         """Take rows whose products lose nothing that matters."""
+        W = problem.W
         self.W, self.n_jobs, n = W, n_jobs, len(W)
-        self._near = np.ascontiguousarray(W[:, :q])
+        self._near = np.ascontiguousarray(W[:, : problem.q])
         self._sq = squares(self._near)
         self._faint = W.dtype.type(np.finfo(W.dtype).eps / (4 * n))
         # All pairs beyond, together, are less than the rounding of a row's sum.
@@ -52,15 +61,30 @@ class NeighbourList:
         cuts = np.linspace(0, n, -(-n // _SIDE) + 1).round().astype(int)
         self._ranges = [slice(int(a), int(b)) for a, b in pairwise(cuts)]
 
-    def pays(self) -> bool:
-        """Return whether few pairs count, by a few rows."""
-        n = len(self.W)
+    @staticmethod
+    def serves(problem: Neighbours) -> bool:
+        """Return whether all rows are asked for, and their products lose nothing that matters."""
+        return problem.batch is None and are_safe(problem)
+
+    @staticmethod
+    def worth_building(problem: Neighbours, n_jobs: int | None = None) -> bool:
+        """Return True: a few rows tell the share of the pairs that count."""
+        return True
+
+    def cost(self) -> float:
+        """Return what the sums will take, in nanoseconds, by the pairs of a few rows.
+
+        Infinity, if more pairs count than may be listed.
+        """
+        (n, D), q, table = self.W.shape, self._near.shape[1], costs.E_STEP
         chosen = np.arange(0, n, max(1, n // _PROBES))
         s = self._sq[chosen, None] + self._sq - 2 * (self._near[chosen] @ self._near.T)
         s[np.arange(len(chosen)), chosen] = np.inf
-        share = np.mean(s <= s.min(axis=1, keepdims=True) + self._reach)
-        few = share * n * n < costs.NEIGHBOUR_LIST_PAIRS
-        return bool(share < costs.NEIGHBOUR_LIST_SHARE and few)
+        share = float(np.mean(s <= s.min(axis=1, keepdims=True) + self._reach))
+        if share * n * n >= costs.NEIGHBOUR_LIST_PAIRS:
+            return np.inf
+        listed = share * (table.listed + table.listed_product * D)
+        return n * n * (table.candidate + table.candidate_product * q + listed)
 
     def log_sums_and_scatter(self, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the log sums (n,) and the scatter (D, D)."""

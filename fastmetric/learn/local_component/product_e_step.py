@@ -12,6 +12,8 @@ scatter lose eps |w|² to cancellation; where that would show, pairs are taken b
 
 from __future__ import annotations
 
+from typing import ClassVar, NamedTuple
+
 import numpy as np
 
 from fastmetric import engine
@@ -21,30 +23,71 @@ from fastmetric.learn.rows import cross_product
 
 _LOSS = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 5e-4}  # eps |w|², in the mean
 _PAIRS, _ROWS = 2**20, (32, 256)  # pairs in a stripe, and its rows at least and at most
-_FEW = 0.25  # of the pairs: fewer are multiplied one by one
 
 
-def are_safe(*sides: np.ndarray) -> bool:
-    """Return whether products of rows (n, D) lose nothing that matters, and pay."""
-    if sides[0].shape[1] < costs.PRODUCT_DIMENSIONS:
+class Batch(NamedTuple):
+    """Rows whose neighbours are asked for, beside the rows that may be neighbours."""
+
+    rows: np.ndarray  # (m, D)
+    self_index: np.ndarray  # (m,): the row of W that it is itself, left out; -1: none
+
+
+class Neighbours(NamedTuple):
+    """What is summed: the kernels exp(-|z_i - z_j|^2 / 2) of rows with their neighbours in W."""
+
+    W: np.ndarray  # (n, D)
+    q: int  # z are so many first coordinates
+    batch: Batch | None = None  # None: all rows of W, each among the others
+
+
+def are_safe(problem: Neighbours) -> bool:
+    """Return whether products of rows lose nothing that matters, and dimensions are many."""
+    sides = [problem.W] if problem.batch is None else [problem.batch.rows, problem.W]
+    if problem.W.shape[1] < costs.PRODUCT_DIMENSIONS:
         return False
     size = max(np.einsum("ij,ij->", W, W, dtype=np.float64) / len(W) for W in sides)
     return bool(np.finfo(sides[0].dtype).eps * size < _LOSS[sides[0].dtype])
 
 
-def log_sums_and_scatter(
-    query: np.ndarray,
-    ref: np.ndarray,
-    self_index: np.ndarray,
-    q: int,
-    n_jobs: int | None = None,
-    label: str | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log sums (m,) of the rows `query` (m, D) over `ref` (n, D), and the scatter.
+class Products:
+    """Rows among all neighbours, by products of matrices."""
 
-    Distances are those of the first q coordinates. Row i is itself ref[selves[i]], left out; -1:
-    it is none of them.
-    """
+    all_pairs: ClassVar[bool] = True
+    name = "products"
+
+    def __init__(self, problem: Neighbours, n_jobs: int | None = None) -> None:
+        """Take rows whose products lose nothing that matters."""
+        self.problem, self.n_jobs = problem, n_jobs
+
+    @staticmethod
+    def serves(problem: Neighbours) -> bool:
+        """Return whether products lose nothing that matters, and dimensions are many."""
+        return are_safe(problem)
+
+    @staticmethod
+    def worth_building(problem: Neighbours, n_jobs: int | None = None) -> bool:
+        """Return True: there is nothing to build."""
+        return True
+
+    def cost(self) -> float:
+        """Return what the sums will take, in nanoseconds."""
+        (n, D), batch, table = self.problem.W.shape, self.problem.batch, costs.E_STEP
+        m = n if batch is None else len(batch.rows)
+        return m * n * (table.pair + table.product * (self.problem.q + D))
+
+    def log_sums_and_scatter(self, label: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log sums (m,) and the scatter (D, D)."""
+        W, q, batch = self.problem
+        if batch is None:
+            batch = Batch(W, np.arange(len(W)))
+        return _log_sums_and_scatter(batch, W, q, self.n_jobs, label)
+
+
+def _log_sums_and_scatter(
+    batch: Batch, ref: np.ndarray, q: int, n_jobs: int | None, label: str | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log sums (m,) of a batch over `ref` (n, D), and the scatter (D, D)."""
+    query, self_index = batch
     m, n = len(query), len(ref)
     near_ref = np.ascontiguousarray(ref[:, :q])
     near = near_ref if query is ref else np.ascontiguousarray(query[:, :q])
@@ -56,7 +99,7 @@ def log_sums_and_scatter(
         col_sums = np.zeros(n)
         weights = near[rows] @ near_ref.T
         log_sums, row_sums, live = weigh(weights, sq[rows], sq_ref, self_index[rows], col_sums)
-        few = live < _FEW * weights.size
+        few = live < costs.FEW_PRODUCTS_SHARE * weights.size
         gradient_rows = few_products(weights, ref) if few else weights @ ref
         return log_sums, row_sums, row_sums[:, None] * query[rows] - gradient_rows, col_sums
 

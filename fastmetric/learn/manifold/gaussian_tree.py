@@ -11,6 +11,7 @@ from fastmetric import engine
 from fastmetric.core.gaussians.gaussian_tree_walk import Bounds, Leaves, bound_nodes, log_sums
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.learn import costs
+from fastmetric.learn.chooser import cheaper
 from fastmetric.learn.manifold.covariance_grid import ShapeGrid, shapes_of
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.tree_building import build_tree
@@ -124,6 +125,6 @@ def _pays(
 
         for pairs, nodes in engine.run(task, list(trial), n_jobs=n_jobs):
             tree += pairs * cost + nodes * table.node
-        if not costs.cheaper(tree, dense):
+        if not cheaper(tree, dense):
             return False
     return True

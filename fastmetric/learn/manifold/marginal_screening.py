@@ -15,6 +15,7 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.gaussians.local_gaussians import Marginals, Sums, add_pairs, list_pairs
 from fastmetric.learn import costs
+from fastmetric.learn.chooser import cheaper
 from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, empty_sums, shapes_of
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.rows import whitened
@@ -22,7 +23,6 @@ from fastmetric.learn.rows import whitened
 _NARROW = np.dtype(np.float32)  # in which marginals are multiplied
 _MOST_ROUNDING = 10.0  # nats, with which screening pays
 _LEFT_OUT = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-7}  # share of a density
-_FEW_PAIRS = 0.2  # a share that is better computed pair by pair than by products
 _QUERIES, _POINTS = 512, 2048  # of a block in the search for the nearest
 _ROWS = 1024  # of the products in a tile
 _TRIAL_QUERIES, _TRIAL_POINTS = 32, 128
@@ -68,12 +68,12 @@ def make_screen(
     table, best, least = costs.SCREENING, 0, costs.SCREENING_GAIN * unscreened
     for d, lost in rounding.items():
         cost = (q + 1) * (d + table.bound) + table.marginal * q * n_features * d / m
-        if not costs.cheaper(cost, least):
+        if not cheaper(cost, least):
             break
         screen = Screen(basis[:, :d], wanted[:, :d], known, lost + log_share)
         found, _ = _listed(gaussians, points, grid, screen)
         cost += table.alone * len(found) / (len(trial) * len(points)) * unscreened
-        if costs.cheaper(cost, least):
+        if cheaper(cost, least):
             best, least = d, cost
     if best == 0:
         return None
@@ -220,7 +220,7 @@ def add_screened(
         known = np.maximum(screen.known[block.rows], sums.top[0, 0])
         own = screen._replace(query=coordinates, known=known)
         rows, columns = _listed(gaussians, part, grid, own)
-        if len(rows) > _FEW_PAIRS * len(known) * (part.stop - first):
+        if len(rows) > costs.SCREENED_SHARE * len(known) * (part.stop - first):
             add_all(gaussians, query, Block(block.rows, part), grid, sums)
         else:
             _add_pairs(gaussians, query[block.rows], part, rows, columns, grid, sums)

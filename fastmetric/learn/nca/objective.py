@@ -14,9 +14,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmetric import engine
+from fastmetric.learn.chooser import choose
 from fastmetric.learn.nca.background import Background
 from fastmetric.learn.nca.class_weights import ClassWeights, Mixture
-from fastmetric.learn.pair_sums.chooser import choose
 from fastmetric.learn.pair_sums.problem import (
     ClassSums,
     PairProblem,
@@ -24,6 +24,7 @@ from fastmetric.learn.pair_sums.problem import (
     RowWeights,
     Segments,
 )
+from fastmetric.learn.pair_sums.ways import WAYS
 from fastmetric.learn.rows import column_means, cross_product, project
 
 _LIGHTEST = 1e-20  # with smaller weights, what rows pull with would overflow in float32
@@ -194,7 +195,7 @@ class Objective:
         chosen, counts = self._chosen(rows)
         class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
         pairs = self._pairs(Z, class_weights, None if rows is None else chosen)
-        way = choose(pairs, self.method, self.n_jobs)
+        way = choose(pairs, WAYS, self.method, self.n_jobs)
         sums = way.log_sums(label)
         background = None
         densities = np.empty((len(chosen), 0))

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import softmax
 
+from fastmetric.learn.chooser import choose
 from fastmetric.learn.nca.background import Background
 from fastmetric.learn.nca.class_weights import Mixture
-from fastmetric.learn.pair_sums.chooser import choose
 from fastmetric.learn.pair_sums.problem import PairProblem, Queries, Segments
+from fastmetric.learn.pair_sums.ways import WAYS
 
 _CHUNK_VALUES = 2**22  # posteriors held at a time
 
@@ -47,7 +48,7 @@ class Posterior:
         """
         if not len(query):
             return
-        way = choose(self._pairs(query), self.method, self.n_jobs)
+        way = choose(self._pairs(query), WAYS, self.method, self.n_jobs)
         background = None
         if self._class_weights.log_background is not None:
             background = Background(self.reference, self._offsets, self.n_jobs)

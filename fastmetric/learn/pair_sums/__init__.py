@@ -5,7 +5,7 @@ gradient with respect to the projected rows, U of [CCK-6], from one weight per r
 method to sum is a class with these two passes, `log_sums` and `gradient`:
 
 * `problem`: what is summed (`PairProblem`), and what every method offers (`PairSums`).
-* `chooser`: which method is taken (`choose`), with the whole rule.
+* `ways`: all of them, of which `learn.chooser.choose` takes one.
 * `all_pairs`: the sums over all pairs: of all rows at once (`SymmetricPairs`), or of some rows
   (`RowPairs`).
 * `class_trees`: the sums over one k-d tree per class, with certified errors (`ClassTrees`).

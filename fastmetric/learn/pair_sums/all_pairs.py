@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,6 +43,7 @@ Part = tuple[np.ndarray, ...]
 class RowPairs:
     """Any queries against all points, each query relative to its nearest point: at any scale."""
 
+    all_pairs: ClassVar[bool] = True
     name, pair_share = "all pairs", 1.0
 
     def __init__(
@@ -65,6 +66,11 @@ class RowPairs:
     @staticmethod
     def serves(problem: PairProblem) -> bool:
         """Return True: all pairs serve every problem."""
+        return True
+
+    @staticmethod
+    def worth_building(problem: PairProblem, n_jobs: int | None = None) -> bool:
+        """Return True: there is nothing to build."""
         return True
 
     def cost(self) -> float:
@@ -133,6 +139,7 @@ class SymmetricPairs:
     Queries whose sums underflow are summed again by `RowPairs`.
     """
 
+    all_pairs: ClassVar[bool] = True
     name, pair_share = "all pairs", 1.0
 
     def __init__(
@@ -151,8 +158,13 @@ class SymmetricPairs:
 
     @staticmethod
     def serves(problem: PairProblem) -> bool:
-        """Return whether the queries are all points."""
-        return problem.queries is None
+        """Return whether all points are queries, and sums are over own and other segments."""
+        return problem.queries is None and not problem.per_segment
+
+    @staticmethod
+    def worth_building(problem: PairProblem, n_jobs: int | None = None) -> bool:
+        """Return whether most sums can be represented: each that underflows is summed again."""
+        return problem.code != GAUSSIAN or not mostly_underflowed(problem, n_jobs)
 
     def cost(self) -> float:
         """Return what both passes will take, in nanoseconds."""

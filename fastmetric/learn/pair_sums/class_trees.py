@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from copy import copy
 from itertools import pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class _Groups(NamedTuple):
 class ClassTrees:
     """The k-d trees of all segments."""
 
+    all_pairs: ClassVar[bool] = False
     name = "trees"
 
     def __init__(self, problem: PairProblem, n_jobs: int | None = None) -> None:
@@ -106,6 +107,20 @@ class ClassTrees:
     def serves(problem: PairProblem) -> bool:
         """Return whether distances are taken in all coordinates, as a tree's gradient is."""
         return problem.dims == problem.points.shape[1]
+
+    @staticmethod
+    def worth_building(problem: PairProblem, n_jobs: int | None = None) -> bool:
+        """Return whether dimensions are few and points are many, also in a segment in the mean.
+
+        Sums with a gradient need a quarter as many queries, which pay for the trees of all points.
+        """
+        n, m = problem.n, problem.m
+        sparse = n < costs.TREE_ROWS_PER_SEGMENT * len(problem.segments.sizes)
+        if problem.dims > costs.TREE_DIMENSIONS or sparse:
+            return False
+        if problem.per_segment:
+            return n * m >= costs.TREE_PAIRS
+        return min(n, 4 * m) >= costs.TREE_ROWS
 
     def with_queries(self, queries: Queries) -> ClassTrees:
         """Return the sums of other queries over the same trees."""

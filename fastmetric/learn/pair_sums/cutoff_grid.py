@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from fastmetric.core.pairs.cell_list import (
     cell_list_sums,
     pairs_in_reach,
 )
+from fastmetric.learn import costs
 from fastmetric.learn.pair_sums.all_pairs import cost_table
 from fastmetric.learn.pair_sums.problem import (
     ClassSums,
@@ -40,6 +42,7 @@ _TASK = 1e8, (96, 3072)  # pairs in a task at most, and its rows at least and at
 class CutoffGrid:
     """Points of up to three dimensions in a cell list, for the biweight kernel."""
 
+    all_pairs: ClassVar[bool] = False
     name = "pairs in reach"
 
     def __init__(self, problem: PairProblem, n_jobs: int | None = None) -> None:
@@ -77,6 +80,11 @@ class CutoffGrid:
         """Return whether the kernel is the biweight, in up to three dimensions."""
         d = problem.points.shape[1]
         return problem.code == BIWEIGHT and problem.dims == d <= len(COORDINATES)
+
+    @staticmethod
+    def worth_building(problem: PairProblem, n_jobs: int | None = None) -> bool:
+        """Return whether there are many queries."""
+        return problem.m >= costs.CUTOFF_QUERIES
 
     def with_queries(self, queries: Queries) -> CutoffGrid:
         """Return the sums of other queries over the same points."""

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fastmetric.learn import costs
+from fastmetric.learn.chooser import Way
 
 
 class Segments(NamedTuple):
@@ -111,23 +112,16 @@ class Gradient(NamedTuple):
     queries: np.ndarray | None = None  # (m, d) for `Queries`
 
 
-class PairSums(Protocol):
-    """A method of summing over the pairs of one problem."""
+class PairSums(Way, Protocol):
+    """A method of summing over the pairs of one `PairProblem`."""
 
     @property
-    def name(self) -> str:
-        """Return the name that messages use."""
+    def problem(self) -> PairProblem:
+        """Return what is summed."""
 
     @property
     def pair_share(self) -> float:
         """Return the share of the pairs that were visited in the last `log_sums`."""
-
-    @staticmethod
-    def serves(problem: PairProblem) -> bool:
-        """Return whether the method can sum this: by kernel, dimension and kind of queries."""
-
-    def cost(self) -> float:
-        """Return what the sums that are asked for will take, in nanoseconds."""
 
     def log_sums(self, label: str | None = None) -> ClassSums:
         """Return the log sums of the queries."""
