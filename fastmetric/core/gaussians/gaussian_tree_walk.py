@@ -17,8 +17,8 @@ import numpy as np
 from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.gaussians.local_gaussians import LOWEST
 from fastmetric.core.tree.balanced_tree import DEEPEST
+from fastmetric.core.tree.boxes import SLACK, box_distances
 from fastmetric.core.vector.exp import exp64
-from fastmetric.core.walk.query_groups import SLACK, box_distances
 
 
 class Leaves(NamedTuple):

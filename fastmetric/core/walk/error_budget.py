@@ -12,9 +12,9 @@ import numpy as np
 from fastmetric._jit import jit_in_order
 from fastmetric.core.far_field.expansions import LOG_FACTORIALS, log_remainder
 from fastmetric.core.kernels import GAUSSIAN, curvature_bound, inverse_sq_width, slope_bound
+from fastmetric.core.tree.boxes import SLACK, center_distance
 from fastmetric.core.tree.node_moments import WIDEST
 from fastmetric.core.vector.exp import exp64
-from fastmetric.core.walk.query_groups import SLACK, center_distance
 
 OPEN, CONSTANT, CENTROID, SERIES = 0, 1, 2, 3  # what is done with a node
 # A node whose radius is WIDEST, but for rounding, has no series.

@@ -27,6 +27,7 @@ from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.far_field.expansions import local_to_child, moments_to_local
 from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails, shifted_kernel
 from fastmetric.core.tree.balanced_tree import DEEPEST
+from fastmetric.core.tree.boxes import SLACK, box_distances, middle_gap
 from fastmetric.core.vector.exp import exp64
 from fastmetric.core.walk.error_budget import (
     CENTROID,
@@ -43,12 +44,10 @@ from fastmetric.core.walk.float32_leaves import add_float32_leaf, float32_tail
 from fastmetric.core.walk.query_cells import LEVELS, make_query_cells
 from fastmetric.core.walk.query_groups import (
     LONGEST,
-    SLACK,
     add_centroid,
     add_far_field,
     add_leaf,
     add_local,
-    box_distances,
     make_group,
 )
 
@@ -226,21 +225,11 @@ def _push(stack, height, low, high, lower, upper, first):
     a, _ = box_distances(low, high, lower[first], upper[first])
     b, _ = box_distances(low, high, lower[first + 1], upper[first + 1])
     if a == b:
-        a = _middle_gap(low, high, lower[first], upper[first])
-        b = _middle_gap(low, high, lower[first + 1], upper[first + 1])
+        a = middle_gap(low, high, lower[first], upper[first])
+        b = middle_gap(low, high, lower[first + 1], upper[first + 1])
     nearer = first if a <= b else first + 1
     stack[height], stack[height + 1] = 2 * first + 1 - nearer, nearer
     return height + 2
-
-
-@jit
-def _middle_gap(low, high, lower, upper):
-    """Return the squared distance between the middles of two boxes, times four."""
-    total = 0.0
-    for k in range(low.size):
-        gap = lower[k] + upper[k] - low[k] - high[k]
-        total += gap * gap
-    return total
 
 
 @jit

@@ -17,7 +17,8 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pairs.pair_tiles import ALIGN
-from fastmetric.core.tree.balanced_tree import UNIT, Tree
+from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.vector.panel_scan import UNIT
 from fastmetric.core.walk.gradient_replay import Sources, Targets, replay_gradient, share_out
 from fastmetric.core.walk.query_groups import Queries as GroupedQueries
 from fastmetric.core.walk.query_groups import Rule
