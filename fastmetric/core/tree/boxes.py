@@ -14,11 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric._jit import jit, jit_in_order
+from fastmetric.core.error_bounds import SLACK
 from fastmetric.core.vector.panel_scan import plus_square
-
-# Relative slack on every quantity that decides: far above the rounding of a few dozen
-# operations, far below what it costs.
-SLACK = 1e-12
 
 
 @jit_in_order

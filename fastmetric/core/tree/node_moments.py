@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import jit, uncounted
+from fastmetric.core.error_bounds import SLACK, center_offset
 from fastmetric.core.far_field.evaluation import TAYLOR, add_moments, fill, scratch_rows
 from fastmetric.core.far_field.expansions import moments_to_parent
 from fastmetric.core.tree.boxes import corner_distance
@@ -126,6 +127,6 @@ def _locate(tree, point_weights, nodes, node):
     largest = 0.0
     for k in range(d):
         largest = max(largest, abs(tree.lower[node, k]), abs(tree.upper[node, k]))
-    nodes.offsets[node] = 1e-15 * largest * np.sqrt(d)  # at most four roundings a coordinate
+    nodes.offsets[node] = center_offset(largest, d)
     nodes.scatters[node] = scatter
-    nodes.radii[node] = farthest * (1 + 1e-12)  # an upper bound, whatever the rounding
+    nodes.radii[node] = farthest * (1 + SLACK)  # an upper bound, whatever the rounding

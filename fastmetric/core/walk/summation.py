@@ -24,10 +24,11 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric._jit import jit, jit_in_order, uncounted
+from fastmetric.core.error_bounds import SLACK, constant_error
 from fastmetric.core.far_field.expansions import local_to_child, moments_to_local
 from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails, shifted_kernel
 from fastmetric.core.tree.balanced_tree import DEEPEST
-from fastmetric.core.tree.boxes import SLACK, box_distances, middle_gap
+from fastmetric.core.tree.boxes import box_distances, middle_gap
 from fastmetric.core.vector.exp import exp64
 from fastmetric.core.walk.error_budget import (
     CENTROID,
@@ -106,7 +107,7 @@ def _sum_cell(cells, c, ref, rule, roots, ledger, local, waiting, visits):
             k_lo = shifted_kernel(rule.code, s_lo, 0.0)
             k_hi = shifted_kernel(rule.code, s_hi, 0.0)
             allowed = allowed_error(rule, rule.atol, weight, k_hi, ledger, floor)
-            degree, error = 0, 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
+            degree, error = 0, constant_error(weight, k_lo, k_hi)
             # A constant has no slope; only the Gaussian's sums are asked for theirs.
             flat = rule.code != GAUSSIAN or is_negligible(weight, k_lo, allowed)
             if error <= allowed and flat:
@@ -167,7 +168,7 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
             allowed = allowed_error(rule, atol, weight, k_hi, Ledger(spent, certain, left), floor)
-            error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
+            error = constant_error(weight, k_lo, k_hi)
             if error <= allowed:
                 # A constant has no slope. Where the node could not have been left out as well, the
                 # slope is the centroid's: a sum may be flat over a node of one place, or nearly so.

@@ -9,18 +9,21 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import (
+    FLOAT32_COARSEST,
+    FLOAT32_LIGHTEST,
+    SECOND_ORDER,
+    UNDERFLOW,
+    UNDERFLOWED,
+    float32_error,
+)
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.tree.balanced_tree import Tree
-from fastmetric.core.vector.exp import LOWEST, LOWEST_32
-from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
 from fastmetric.core.walk.query_cells import make_query_cells
 from fastmetric.core.walk.query_groups import GROUP, Queries, Reference, Rule
 from fastmetric.core.walk.summation import group_sums, largest_exponents
 from fastmetric.learn.tree_building import with_float32_leaves
 
-# A total below this has lost terms to underflow: it is taken relative to its largest term.
-UNDERFLOWED = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
-_UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
 _GROUPS = 64  # of queries in a task
 # Groups that are looked at to foresee the work: this many at least and at most, and between
 # them one in so many, that looking may cost only a few per cent of what it saves.
@@ -81,7 +84,7 @@ def in_float32(
     `h` is the bandwidth.
     """
     error = _float32_error(reference, rule)
-    if error > min(_FLOAT32_SHARE * rule.rtol, COARSEST):
+    if error > min(_FLOAT32_SHARE * rule.rtol, FLOAT32_COARSEST):
         return reference, rule
     if not reference.float32_panels.size:
         reference = with_float32_leaves(reference, h, n_jobs)
@@ -93,7 +96,7 @@ def in_float32(
 def _float32_error(reference: Reference, rule: Rule) -> float:
     """Return the relative error of leaves in float32; infinity where these will not do."""
     tree = reference.tree
-    light = reference.point_weights.min() < LIGHTEST
+    light = reference.point_weights.min() < FLOAT32_LIGHTEST
     if rule.code != GAUSSIAN or tree.rows.dtype != np.float64 or light:
         return np.inf
     longest = (tree.stops - tree.starts)[tree.children < 0].max()
@@ -121,7 +124,7 @@ def walk_sums(asked: Asked, n_jobs: int | None = None, label: str | None = None)
     found = _plain_sums_of_walks(asked, n_jobs, label)
     for one, (_, walk) in zip(found, asked, strict=True):
         # An error of the truth, which is not beyond the upper bound. Faint ones are in float64.
-        one.error[:] += walk.rule.in_float32 * (1 + 1e-3) * (one.total + one.error)
+        one.error[:] += walk.rule.in_float32 * (1 + SECOND_ORDER) * (one.total + one.error)
     underflowed = [
         _underflowed(one.total, walk) for one, (_, walk) in zip(found, asked, strict=True)
     ]
@@ -141,7 +144,7 @@ def walk_sums(asked: Asked, n_jobs: int | None = None, label: str | None = None)
         found[k] = one._replace(paths=one.paths + more.paths, underflowed=numbers)
     for one, (_, walk) in zip(found, asked, strict=True):
         if has_tails(walk.rule.code):
-            lost = _UNDERFLOW[walk.reference.tree.rows.dtype]
+            lost = UNDERFLOW[walk.reference.tree.rows.dtype]
             one.error[:] += walk.reference.nodes.weights[walk.roots].sum() * lost
             # Nothing to sum: no term has a largest one.
             one.error[one.underflowed[one.total[one.underflowed] == 0]] = 0

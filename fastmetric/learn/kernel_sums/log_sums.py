@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import distance_slack, log_rounding
 from fastmetric.core.far_field.expansions import highest_degree
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
@@ -115,7 +116,7 @@ class KernelSums:
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
             # kernel: the bounds are those of distances that much larger and smaller.
-            slack = (self.X.shape[1] + 4) * eps
+            slack = distance_slack(self.X.shape[1], eps)
             for k, sign in enumerate((1, -1)):
                 moved = rule._replace(factor=rule.factor * (1 + sign * slack))
                 ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
@@ -123,10 +124,10 @@ class KernelSums:
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
             n, d = self._tree.rows.shape
-            # Exponents, sums of d squares, are rounded; they are relative to the largest weight.
+            # Exponents are relative to the largest weight.
             exponents = np.maximum(np.abs(out), np.abs(out - np.log(self._unit)))
             size = np.where(np.isfinite(out), exponents, 0).max(axis=0) + d + np.log2(n + 1)
-            rounding = (8 + d / 2) * eps * size
+            rounding = log_rounding(size, d, eps)
             out[1] -= rounding
             out[2] += rounding
         return LogSums(*out)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import log_rounding
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
@@ -216,7 +217,7 @@ class ClassTrees:
         if self._rule.code != GAUSSIAN:
             return ClassSums(both[0, 0], both[1, 0])
         size = np.where(np.isfinite(both), np.abs(both), 0).max(axis=1) + d + np.log2(n)
-        rounding = 8 * np.finfo(self.cols.dtype).eps * size
+        rounding = log_rounding(size, 0, float(np.finfo(self.cols.dtype).eps))
         both[:, 1] -= rounding
         both[:, 2] += rounding
         return ClassSums(both[0, 0], both[1, 0], both[0, 1:], both[1, 1:])
