@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from fastmetric import kernel_sums
 from fastmetric.core.error_bounds import FLOAT32_COARSEST, FLOAT32_LIGHTEST, float32_error
 from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.query_groups import Rule
-from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
+from fastmetric.learn.kernel_sums.certified_walks import WalkSums, walk_sums
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
 from fastmetric.learn.tree_building import SUMS_LEAF_SIZE, with_float32_leaves
 from tests.twins import density as naive

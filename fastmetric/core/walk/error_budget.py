@@ -23,8 +23,8 @@ from fastmetric.core.kernels import GAUSSIAN, inverse_sq_width
 from fastmetric.core.tree.boxes import center_distance
 from fastmetric.core.tree.node_moments import WIDEST
 from fastmetric.core.vector.exp import exp64
+from fastmetric.core.walk.interaction_lists import CENTROID, OPEN
 
-OPEN, CONSTANT, CENTROID, SERIES = 0, 1, 2, 3  # what is done with a node
 # A node whose radius is WIDEST, up to rounding, has no expansion.
 _WIDEST = WIDEST * (1 - SLACK)
 _LEAST_SHARE = 0.005  # of what is left over, for a node of however little weight
@@ -36,6 +36,15 @@ class Ledger(NamedTuple):
     spent: float  # the errors of the nodes accepted
     certain: float  # the least that has been summed for any of its queries
     left: float  # the weight of what has not been decided on yet
+
+
+class Bounds(NamedTuple):
+    """The least and the largest exponent of a node's pairs, and the kernel there."""
+
+    s_lo: float
+    s_hi: float
+    k_lo: float  # the kernel at s_lo: the larger of both
+    k_hi: float
 
 
 @jit_in_order
@@ -54,12 +63,12 @@ def is_negligible(weight, k_lo, allowed):
 
 
 @jit_in_order
-def cheapest_acceptance(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
-    """Return (how, degree, error): the cheapest way to accept a node, or to open it."""
-    nodes = ref.nodes
+def cheapest_acceptance(group, ref, rule, node, bounds, allowed):
+    """Return (code, error): the cheapest way to accept a node, or OPEN."""
+    nodes, (s_lo, s_hi, k_lo, _) = ref.nodes, bounds
     weight, scatter = nodes.weights[node], nodes.scatters[node]
     if scatter == 0.0:
-        return CENTROID, 1, 0.0
+        return CENTROID, 0.0
     inverse_h2 = inverse_sq_width(rule.code, rule.factor)
     spread, inverse_h = scatter * inverse_h2, np.sqrt(inverse_h2)
     error = centroid_truncation(spread, rule.code, s_lo, s_hi, k_lo)
@@ -67,12 +76,12 @@ def cheapest_acceptance(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         offset = nodes.offsets[node] * inverse_h
         error += centroid_rounding(weight, offset, rule.code, s_hi, k_lo)
         if error <= allowed:
-            return CENTROID, 1, error
+            return CENTROID, error
     if rule.code != GAUSSIAN or nodes.coefficients.shape[1] == 0:
-        return OPEN, 0, 0.0
+        return OPEN, 0.0
     radius = nodes.radii[node] * inverse_h
     if radius > _WIDEST:
-        return OPEN, 0, 0.0
+        return OPEN, 0.0
     center = center_distance(group.lower, group.upper, nodes.centers[node]) * inverse_h
     distance = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
     # The terms of the series are up to exp(radius * reach + radius^2 / 2) times the field.
@@ -83,18 +92,17 @@ def cheapest_acceptance(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
         # A term costs as much as a pair in float32.
         most = min(most, ref.tree.stops[node] - ref.tree.starts[node])
     expansion = Expansion(weight, spread, radius, distance, group.shift, log_terms)
-    degree, error = _least_degree(ref.series, 2, most, expansion, allowed)
-    return (SERIES if degree > 0 else OPEN), degree, error
+    return _least_degree(ref.series, CENTROID + 1, most, expansion, allowed)
 
 
 @jit_in_order
 def cell_degree(cells, c, ref, rule, node, s_lo, allowed):
-    """Return (degree, error): the least degree at which a cell accepts a node; 0: none."""
+    """Return (degree, error): the least degree at which a cell accepts a node, or OPEN."""
     nodes, inverse_h2 = ref.nodes, 2 * rule.factor
     inverse_h = np.sqrt(inverse_h2)
     own, radius = cells.radii[c] * inverse_h, nodes.radii[node] * inverse_h
     if radius > _WIDEST or own > _WIDEST:
-        return 0, 0.0
+        return OPEN, 0.0
     center, sq = nodes.centers[node], 0.0
     for k in range(center.size):
         gap = cells.centers[c, k] - center[k]
@@ -106,18 +114,18 @@ def cell_degree(cells, c, ref, rule, node, s_lo, allowed):
     spread = weight * own * (own + 2 * offset) + nodes.scatters[node] * inverse_h2
     log_terms = both * v + (both * both - v * v) / 2
     expansion = Expansion(weight, spread, both, distance, 0.0, log_terms)
-    return _least_degree(ref.series, 1, ref.series.indices.shape[0], expansion, allowed)
+    return _least_degree(ref.series, CENTROID, ref.series.indices.shape[0], expansion, allowed)
 
 
 @jit_in_order
 def _least_degree(series, lowest, most, expansion, allowed):
     """Return the least degree from `lowest` on that keeps within `allowed`, and its error.
 
-    (0, 0.0) if there is none of at most `most` terms.
+    (OPEN, 0.0) if there is none of at most `most` terms.
     """
     rounding = expansion_rounding(expansion)
     if allowed <= 0 or rounding > allowed:
-        return 0, 0.0
+        return OPEN, 0.0
     log_spread, log_radius = np.log(expansion.spread) + expansion.shift, np.log(expansion.radius)
     log_allowed = np.log(allowed)
     for p in range(lowest, series.degree + 1):
@@ -128,4 +136,4 @@ def _least_degree(series, lowest, most, expansion, allowed):
             error = exp64(log_error) * (1 + SLACK) + rounding
             if error <= allowed:
                 return p, error
-    return 0, 0.0
+    return OPEN, 0.0

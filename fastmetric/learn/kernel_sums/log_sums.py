@@ -13,13 +13,13 @@ from fastmetric.core.far_field.expansions import highest_degree
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import LONGEST, Queries, Rule
 from fastmetric.learn import costs
 from fastmetric.learn.kernel_sums.certified_walks import (
-    Path,
+    Interactions,
     Probe,
-    Walk,
     foreseen,
     group_starts,
     in_float32,
@@ -145,17 +145,15 @@ class KernelSums:
         walk = walk._replace(exact=self._few or not self._pays(queries, walk))
         [found] = walk_sums([(queries, walk)], self.n_jobs, label)
 
-        def task(path: Path) -> np.ndarray:
-            return replay_mean_shift(
-                path.queries, walk.reference, rule, _ROOT, walk.exact, *path[1:]
-            )
+        def task(part: Interactions) -> np.ndarray:
+            return replay_mean_shift(part.queries, walk, part.lists)
 
         together = np.empty(query.shape)
         alone = np.empty((len(found.underflowed), query.shape[1]))
-        results = engine.run(task, found.paths, n_jobs=self.n_jobs, label=label)
-        for path, steps in zip(found.paths, results, strict=True):
-            start = path.queries.starts[path.first]
-            target = together if path.queries is queries else alone
+        results = engine.run(task, found.interactions, n_jobs=self.n_jobs, label=label)
+        for part, steps in zip(found.interactions, results, strict=True):
+            start = part.queries.starts[part.lists.first]
+            target = together if part.queries is queries else alone
             target[start : start + len(steps)] = steps
         together[found.underflowed] = alone
         logs, moves = np.empty(len(query)), np.empty(query.shape)

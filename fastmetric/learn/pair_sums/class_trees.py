@@ -21,13 +21,13 @@ from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.vector.panel_scan import UNIT
 from fastmetric.core.walk.gradient_replay import Sources, Targets, replay_gradient, share_out
+from fastmetric.core.walk.interaction_lists import PAIRS, Walk
 from fastmetric.core.walk.query_groups import Queries as GroupedQueries
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
 from fastmetric.learn.kernel_sums.certified_walks import (
-    Path,
+    Interactions,
     Probe,
-    Walk,
     WalkSums,
     Work,
     foreseen,
@@ -195,10 +195,10 @@ class ClassTrees:
         """Return the share of the pairs that were visited in the last `log_sums`."""
         tree, visited = self.reference.tree, 0.0
         for _, _, found in self._found:
-            for path in found.paths:
-                nodes = path.visits[:, 0]
-                sizes = np.where(path.visits[:, 1] == 0, tree.stops[nodes] - tree.starts[nodes], 0)
-                visited += float(np.repeat(path.lengths(), path.counts) @ sizes)
+            for part in found.interactions:
+                nodes, codes = part.lists.visits.T
+                sizes = np.where(codes == PAIRS, tree.stops[nodes] - tree.starts[nodes], 0)
+                visited += float(np.repeat(part.lengths(), part.lists.counts) @ sizes)
         return visited / (self.problem.m * self.problem.n)
 
     def log_sums(self, label: str | None = None) -> ClassSums:
@@ -252,11 +252,10 @@ class ClassTrees:
                 to_points, to_nodes = spare.pop()
             except IndexError:
                 to_points, to_nodes = np.zeros(at_points.shape), np.zeros(adjoints.shape)
-            for path, sources, mine, _ in part:
+            for (queries, lists), sources, mine, _ in part:
                 here = Targets(mine, to_points, to_nodes)
-                replay_gradient(
-                    path.queries, self.reference, self.cols, self._rule, sources, here, *path[1:]
-                )
+                ways = self.reference, self.cols, self._rule
+                replay_gradient(queries, *ways, sources, here, lists)
             return to_points, to_nodes
 
         for gradient_rows in engine.run(pull, parts, n_jobs=self.n_jobs, label=label):
@@ -269,7 +268,7 @@ class ClassTrees:
             if self._free:
                 at_queries[job.rows] += job.mine
             else:
-                at_points[:, job.path.queries.self_index] += job.mine.T
+                at_points[:, job.interactions.queries.self_index] += job.mine.T
 
         def share(part: tuple[int, int]) -> None:
             share_out(self.reference, self._rule, adjoints, at_points, *part)
@@ -282,7 +281,7 @@ class ClassTrees:
 class _Job(NamedTuple):
     """Some groups whose gradient follows their interaction list."""
 
-    path: Path
+    interactions: Interactions
     sources: Sources
     mine: np.ndarray  # (m, d): what comes back to the queries
     rows: np.ndarray  # (m,): the queries, among all
@@ -304,7 +303,9 @@ def _jobs(some: _Groups, found: WalkSums, sources: Sources) -> list[_Job]:
     together = sources._replace(strengths=plain), np.zeros(queries.rows.shape), some.rows
     mine = np.zeros((len(few), queries.rows.shape[1]))
     alone = Sources(*(part[few] for part in sources)), mine, some.rows[few]
-    return [_Job(path, *(together if path.queries is queries else alone)) for path in found.paths]
+    return [
+        _Job(part, *(together if part.queries is queries else alone)) for part in found.interactions
+    ]
 
 
 def _planted(trees: list[Tree], rows: np.ndarray, bases: np.ndarray, roots: np.ndarray) -> Tree:
