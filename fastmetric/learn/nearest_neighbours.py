@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from fastmetric.core.tree.balanced_tree import UNIT
 from fastmetric.core.tree.nearest_search import Search, nearest
 from fastmetric.core.tree.product_candidates import nearest_by_differences, offer, sq_distances
+from fastmetric.core.vector.panel_scan import UNIT
 from fastmetric.core.vector.register_blocks import make_panels
 from fastmetric.learn import costs
 from fastmetric.learn.rows import column_means

@@ -8,8 +8,9 @@ from typing import TypeVar
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.tree.balanced_tree import UNIT, Tree
+from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.tree.nearest_search import Search, home_leaves, nearest
+from fastmetric.core.vector.panel_scan import UNIT
 from fastmetric.core.vector.register_blocks import make_panels
 from fastmetric.learn.tree_building import LEAF_SIZE, build_tree
 

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastmetric import kernel_sums
+from fastmetric.core.error_bounds import FLOAT32_COARSEST, FLOAT32_LIGHTEST, float32_error
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
+from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.query_groups import Rule
-from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
+from fastmetric.learn.kernel_sums.certified_walks import WalkSums, walk_sums
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
 from fastmetric.learn.tree_building import SUMS_LEAF_SIZE, with_float32_leaves
 from tests.twins import density as naive
@@ -89,7 +90,7 @@ def test_float32_error_is_at_most_the_coarsest_in_any_dimension():
         sums = KernelSums(np.random.default_rng(0).standard_normal((64, d)))
         error = float32_error(d, 64)
         assert rule_of(sums, 0.5).in_float32 == (error if d == 390 else 0)
-    assert float32_error(390, 64) <= COARSEST < float32_error(410, 64)
+    assert float32_error(390, 64) <= FLOAT32_COARSEST < float32_error(410, 64)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -103,7 +104,7 @@ def test_tolerances_are_plain_floats_whatever_was_given(dtype, rtol):
 def test_weights_that_float32_cannot_hold_are_not_rounded():
     X = np.random.default_rng(0).standard_normal((3000, 2))
     weights = np.ones(len(X))
-    weights[0] = 0.1 * LIGHTEST
+    weights[0] = 0.1 * FLOAT32_LIGHTEST
     assert rule_of(KernelSums(X, weights), 1e-2).in_float32 == 0
     assert rule_of(KernelSums(X, 1e-200 * np.ones(len(X))), 1e-2).in_float32 > 0
 

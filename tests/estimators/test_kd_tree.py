@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree
 from sklearn.neighbors import KDTree as PeerTree
 
-from fastmetric.core.tree.balanced_tree import UNIT
+from fastmetric.core.vector.panel_scan import UNIT
 from fastmetric.kd_tree import KDTree, _sq_radii
 from tests.twins import kd_tree as naive
 

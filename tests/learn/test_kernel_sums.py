@@ -18,8 +18,9 @@ from fastmetric.core.far_field.expansions import (
     moments_to_local,
 )
 from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.query_groups import GROUP, Rule
-from fastmetric.learn.kernel_sums.certified_walks import Walk, WalkSums, walk_sums
+from fastmetric.learn.kernel_sums.certified_walks import WalkSums, walk_sums
 from fastmetric.learn.kernel_sums.kernel_table import NAMES as KERNELS
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
 from tests.twins import density as naive
@@ -389,7 +390,8 @@ def test_a_wide_kernel_is_summed_by_crowds():
     rule = Rule(GAUSSIAN, 0.5, 1e-2, 0.0)
     [found] = walk_sums([(queries, Walk(sums._reference, rule, np.array([0]), keep=True))])
     own = sum(
-        np.count_nonzero(np.repeat(path.lengths() <= GROUP, path.counts)) for path in found.paths
+        np.count_nonzero(np.repeat(part.lengths() <= GROUP, part.lists.counts))
+        for part in found.interactions
     )
     assert own <= 30 * len(queries.starts)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.kernels import BIWEIGHT, smooth_fall, smooth_value
+from fastmetric.core.tree.boxes import box_gap
 
 # The side of a cell, where the reach is 1. A power of two, so that a cell's number is exact, and
 # so many lanes at most are within reach of another.
@@ -92,10 +93,7 @@ def _look(query, g, ref, ranges):
             first + np.searchsorted(cells, np.floor((low[1] - reach) / CELL)),
             first + np.searchsorted(cells, np.floor((high[1] + reach) / CELL), side="right"),
         ):
-            room = sq_reach
-            for k in range(2):
-                gap = max(0.0, ref.lower[at, k] - high[k], low[k] - ref.upper[at, k])
-                room -= gap * gap
+            room = sq_reach - box_gap(low, high, ref.lower[at], ref.upper[at])
             if room <= 0:
                 continue
             width = np.sqrt(room)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import jit, jit_in_order
-from fastmetric.core.tree.nearest_search import sink
+from fastmetric.core.tree.heaps import sink
 
 _GOLDEN = 0.3819660112501051  # the smaller part of the golden section
 _WIDENINGS, _CUTS = 60, 12  # of the search for a length scale: steps out, steps in

@@ -1,8 +1,10 @@
 """How points are ordered into boxes, and which of them are nearest to a query.
 
 * `balanced_tree`: which points belong to which node, and what are the boxes?
+* `boxes`: what are the distances of boxes, for searching and for sums?
 * `node_moments`: what does a sum need to know of a node: weight, centre, spread, moments?
 * `nearest_search`: which points are the k nearest, or within a radius?
+* `heaps`: which are the k smallest numbers so far?
 * `product_candidates`: which points may be nearest, out of matrix products?
 
 The data's way: `unsplit_tree` lays the arrays out from n alone; `split_node` and `split_below` put
@@ -20,8 +22,8 @@ and therefore the tasks, would depend on the coordinates.
 **Exact pruning.** A box is skipped only if its distance exceeds that of the k-th neighbour so far.
 The distances of boxes and of points are the same operations in the same order, each rounded by
 itself (no fused multiply-add), so that rounding cannot put a point before its box. That is why the
-distances to boxes in `nearest_search` are not those of the sums, which have slack instead
-(`core.walk`): equality of the order of operations is the proof.
+distances to boxes in a search are not those of the sums, which have slack instead (`boxes` has
+both): equality of the order of operations is the proof.
 
 **Products choose candidates only.** In many dimensions matrix products find candidates; products
 lose digits where points are close to each other and far from the origin, so the k nearest are

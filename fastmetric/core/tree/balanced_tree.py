@@ -2,7 +2,7 @@
 
 A node is the range starts[i]:stops[i] of the points in tree order. Children stand side by
 side, and every inner boundary is a multiple of UNIT points, so that a leaf is a whole number
-of panels of `core.registers`. The shape depends on the number of points alone; what depends
+of panels of `core.vector`. The shape depends on the number of points alone; what depends
 on their coordinates is which point comes where, and the boxes.
 """
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import jit
+from fastmetric.core.vector.panel_scan import UNIT
 
-UNIT = 16  # a whole number of panels in both precisions
 DEEPEST = 64  # more levels than any tree has
 
 

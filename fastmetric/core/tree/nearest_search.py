@@ -13,20 +13,16 @@ coordinate by coordinate, one vector at a time.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from fastmetric._jit import jit_in_order
-from fastmetric.core.tree.balanced_tree import DEEPEST, UNIT, Tree
+from fastmetric.core.tree.balanced_tree import DEEPEST, Tree
+from fastmetric.core.tree.boxes import least_sq_distance, most_sq_distance
+from fastmetric.core.tree.heaps import insert, sink, sort_heap
+from fastmetric.core.vector.panel_scan import UNIT, lanes_below, lowest_bit, panel_sq_distances
 
-# Instructions without flags would be given those of the function, fusing (`contract`) among them.
-# Signed zeros make no difference to squares.
-_UNFUSED = ("nsz",)
 _SHORT = 96  # neighbours up to which a sorted list is quicker than a heap
 _HOME = 256  # points that stay in the first cache, together with what surrounds them
 _LAST_HOME = 2**16 - 1
@@ -37,121 +33,6 @@ class Search(NamedTuple):
 
     tree: Tree
     panels: np.ndarray  # (ceil(n / UNIT), d, UNIT)
-
-
-# Vector code
-
-
-def _vectors(context: Any, kind: Any) -> Any:
-    """Return the type of a vector of UNIT numbers of an array's type."""
-    return ir.VectorType(context.get_data_type(kind.dtype), UNIT)
-
-
-def _spread(builder: Any, vectors: Any, number: Any) -> Any:
-    """Return a number in every lane."""
-    undefined = ir.Constant(vectors, ir.Undefined)
-    everywhere = ir.Constant(ir.VectorType(ir.IntType(32), UNIT), [0] * UNIT)
-    one = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, undefined, everywhere)
-
-
-def _pointer(builder: Any, vectors: Any, numbers: Any) -> Any:
-    """Return a pointer to numbers as one to a vector."""
-    return builder.bitcast(numbers, vectors.as_pointer())
-
-
-def _square_added(builder: Any, total: Any, gap: Any) -> Any:
-    """Return total + gap * gap, rounded after the product and after the sum."""
-    return builder.fadd(total, builder.fmul(gap, gap, flags=_UNFUSED), flags=_UNFUSED)
-
-
-@intrinsic
-def _plus_square(typing_context, total, gap):
-    """Return total + gap * gap, of two numbers of one type."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _square_added(builder, *args)
-
-    return gap(gap, gap), codegen
-
-
-@intrinsic
-def _panel_sq_distances(typing_context, panels, panel, point, out):
-    """Write the squared distances of one panel's points to `point` (d,) into out (UNIT,)."""
-    signature = types.void(panels, types.intp, point, out)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vectors, bytes_ = _vectors(context, panels), panels.dtype.bitwidth // 8
-        arrays = [
-            context.make_array(kind)(context, builder, value)
-            for kind, value in ((panels, args[0]), (point, args[2]), (out, args[3]))
-        ]
-        columns, coordinates, target = (array.data for array in arrays)
-        d = cgutils.unpack_tuple(builder, arrays[0].shape)[1]
-        width = ir.Constant(d.type, UNIT)
-        first = builder.mul(builder.mul(args[1], d), width)
-        total = cgutils.alloca_once_value(builder, ir.Constant(vectors, [0.0] * UNIT))
-        with cgutils.for_range(builder, d) as loop:
-            here = builder.add(first, builder.mul(loop.index, width))
-            column = builder.load(_pointer(builder, vectors, builder.gep(columns, [here])))
-            column.align = bytes_
-            x = builder.load(builder.gep(coordinates, [loop.index]))
-            gap = builder.fsub(column, _spread(builder, vectors, x), flags=_UNFUSED)
-            builder.store(_square_added(builder, builder.load(total), gap), total)
-        builder.store(builder.load(total), _pointer(builder, vectors, target)).align = bytes_
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@intrinsic
-def _below(typing_context, values, bound):
-    """Return the set of lanes whose value (UNIT of them) is below `bound`, as bits."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vectors = _vectors(context, values)
-        data = context.make_array(values)(context, builder, args[0]).data
-        vector = builder.load(_pointer(builder, vectors, data))
-        vector.align = values.dtype.bitwidth // 8
-        bits = builder.fcmp_ordered("<", vector, _spread(builder, vectors, args[1]))
-        return builder.zext(builder.bitcast(bits, ir.IntType(UNIT)), ir.IntType(64))
-
-    return types.int64(values, values.dtype), codegen
-
-
-@intrinsic
-def _lowest(typing_context, bits):
-    """Return the number of the lowest bit that is set."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.int64), codegen
-
-
-# Points and boxes
-
-
-@jit_in_order
-def _least(tree, node, point):
-    """Return a lower bound of the squared distances of a node's points to `point`."""
-    lower, upper = tree.lower[node], tree.upper[node]
-    zero = point.dtype.type(0)
-    total = zero
-    for k in range(point.size):
-        gap = max(lower[k] - point[k], point[k] - upper[k])
-        total = _plus_square(total, max(gap, zero))
-    return total
-
-
-@jit_in_order
-def _most(tree, node, point):
-    """Return an upper bound of the squared distances of a node's points to `point`."""
-    lower, upper = tree.lower[node], tree.upper[node]
-    total = point.dtype.type(0)
-    for k in range(point.size):
-        total = _plus_square(total, max(point[k] - lower[k], upper[k] - point[k]))
-    return total
 
 
 @jit_in_order
@@ -169,7 +50,9 @@ def home_leaves(tree, queries):
             if first < 0 or first + 1 > _LAST_HOME:
                 break
             node = first
-            if _least(tree, first + 1, queries[q]) < _least(tree, first, queries[q]):
+            if least_sq_distance(tree, first + 1, queries[q]) < least_sq_distance(
+                tree, first, queries[q]
+            ):
                 node = first + 1
         nodes[q] = node
     return nodes
@@ -193,7 +76,7 @@ def nearest(search, queries, which, distances, indices):
         best[:] = np.inf
         _search(search, queries[q], best, found, nodes, bounds, sq_dist)
         if k > _SHORT:
-            _sort_heap(best, found)
+            sort_heap(best, found)
         row = which[q]
         for i in range(k):
             distances[row, i] = np.sqrt(best[i])
@@ -208,13 +91,16 @@ def _search(search, point, best, found, nodes, bounds, sq_dist):
     """
     tree = search.tree
     worst = best[0]
-    nodes[0], bounds[0], height = 0, _least(tree, 0, point), 1
+    nodes[0], bounds[0], height = 0, least_sq_distance(tree, 0, point), 1
     while height > 0:
         height -= 1
         node, bound = nodes[height], bounds[height]
         while bound < worst and tree.children[node] >= 0:
             node, other = tree.children[node], tree.children[node] + 1
-            bound, further = _least(tree, node, point), _least(tree, other, point)
+            bound, further = (
+                least_sq_distance(tree, node, point),
+                least_sq_distance(tree, other, point),
+            )
             if further < bound:
                 node, other, bound, further = other, node, further, bound
             if further < worst:
@@ -231,53 +117,19 @@ def _scan(search, leaf, point, best, found, sq_dist):
     worst = best[0] if k > _SHORT else best[k - 1]
     stop = search.tree.stops[leaf]
     for i in range(search.tree.starts[leaf], stop, UNIT):
-        _panel_sq_distances(search.panels, i // UNIT, point, sq_dist)
-        bits = _below(sq_dist, worst) & ((1 << min(stop - i, UNIT)) - 1)
+        panel_sq_distances(search.panels, i // UNIT, point, sq_dist)
+        bits = lanes_below(sq_dist, worst) & ((1 << min(stop - i, UNIT)) - 1)
         while bits != 0:
-            j = _lowest(bits)
+            j = lowest_bit(bits)
             bits &= bits - 1
             if sq_dist[j] < worst:
                 if k > _SHORT:
                     sink(best, found, k, sq_dist[j], i + j)
                     worst = best[0]
                 else:
-                    _insert(best, found, sq_dist[j], i + j)
+                    insert(best, found, sq_dist[j], i + j)
                     worst = best[k - 1]
     return worst
-
-
-@jit_in_order
-def _insert(best, found, s, i):
-    """Put point i into the sorted list in place of the last; s is less than that."""
-    p = best.size - 1
-    while p > 0 and best[p - 1] > s:
-        best[p], found[p] = best[p - 1], found[p - 1]
-        p -= 1
-    best[p], found[p] = s, i
-
-
-@jit_in_order
-def sink(best, found, size, s, i):
-    """Put point i into a heap (the largest first) of `size` points, in place of the first."""
-    p = 0
-    while 2 * p + 1 < size:
-        child = 2 * p + 1
-        if child + 1 < size and best[child + 1] > best[child]:
-            child += 1
-        if best[child] <= s:
-            break
-        best[p], found[p] = best[child], found[child]
-        p = child
-    best[p], found[p] = s, i
-
-
-@jit_in_order
-def _sort_heap(best, found):
-    """Turn a heap into a sorted list."""
-    for last in range(best.size - 1, 0, -1):
-        s, i = best[last], found[last]
-        best[last], found[last] = best[0], found[0]
-        sink(best, found, last, s, i)
 
 
 # All points of a ball
@@ -294,9 +146,9 @@ def _pieces(tree, point, sq_radius, nodes, pieces):
     while height > 0:
         height -= 1
         node = nodes[height]
-        if _least(tree, node, point) > sq_radius:
+        if least_sq_distance(tree, node, point) > sq_radius:
             continue
-        whole = _most(tree, node, point) <= sq_radius
+        whole = most_sq_distance(tree, node, point) <= sq_radius
         if whole or tree.children[node] < 0:
             pieces[count, 0], pieces[count, 1] = node, whole
             count += 1
@@ -320,7 +172,7 @@ def count_within(search, queries, sq_radii):
                 counts[q] += stop - start
                 continue
             for i in range(start, stop, UNIT):
-                _panel_sq_distances(search.panels, i // UNIT, queries[q], sq_dist)
+                panel_sq_distances(search.panels, i // UNIT, queries[q], sq_dist)
                 for j in range(min(stop - i, UNIT)):
                     counts[q] += sq_dist[j] <= sq_radii[q]
     return counts
@@ -352,7 +204,7 @@ def points_within(search, queries, sq_radii, with_distances, in_order):
                 used += stop - start
                 continue
             for i in range(start, stop, UNIT):
-                _panel_sq_distances(search.panels, i // UNIT, queries[q], sq_dist)
+                panel_sq_distances(search.panels, i // UNIT, queries[q], sq_dist)
                 for j in range(min(stop - i, UNIT)):
                     # Written in any case, kept if it is in the ball.
                     found[used] = tree.order[i + j]
@@ -384,4 +236,4 @@ def _sort(best, found):
             best[p], found[p] = best[(p - 1) // 2], found[(p - 1) // 2]
             p = (p - 1) // 2
         best[p], found[p] = s, i
-    _sort_heap(best, found)
+    sort_heap(best, found)

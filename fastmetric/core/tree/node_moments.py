@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import jit, uncounted
+from fastmetric.core.error_bounds import SLACK, center_offset
 from fastmetric.core.far_field.evaluation import TAYLOR, add_moments, fill, scratch_rows
 from fastmetric.core.far_field.expansions import moments_to_parent
+from fastmetric.core.tree.boxes import corner_distance
 
 WIDEST = 3.0  # a series is not worth having around a node of a larger radius, in h
 
@@ -119,22 +121,12 @@ def _locate(tree, point_weights, nodes, node):
                 sq += gap * gap
             scatter += nodes.scatters[at] + nodes.weights[at] * sq
             farthest = max(farthest, nodes.radii[at] + np.sqrt(sq))
-        farthest = min(farthest, _corner_distance(tree, node, center))
+        farthest = min(farthest, corner_distance(tree, node, center))
         # Never below its children's: a node has a series only if both of them have one.
         farthest = max(farthest, nodes.radii[child], nodes.radii[child + 1])
     largest = 0.0
     for k in range(d):
         largest = max(largest, abs(tree.lower[node, k]), abs(tree.upper[node, k]))
-    nodes.offsets[node] = 1e-15 * largest * np.sqrt(d)  # at most four roundings a coordinate
+    nodes.offsets[node] = center_offset(largest, d)
     nodes.scatters[node] = scatter
-    nodes.radii[node] = farthest * (1 + 1e-12)  # an upper bound, whatever the rounding
-
-
-@jit
-def _corner_distance(tree, node, center):
-    """Return the distance of the centre to the farthest corner of the box."""
-    sq = 0.0
-    for k in range(center.size):
-        gap = max(tree.upper[node, k] - center[k], center[k] - tree.lower[node, k])
-        sq += gap * gap
-    return np.sqrt(sq)
+    nodes.radii[node] = farthest * (1 + SLACK)  # an upper bound, whatever the rounding

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric._jit import jit_in_order
-from fastmetric.core.tree.nearest_search import sink
+from fastmetric.core.tree.heaps import sink
 
 
 @jit_in_order

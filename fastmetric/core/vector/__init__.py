@@ -2,6 +2,7 @@
 
 * `exp`: what is exp(x), inside a loop that LLVM vectorises?
 * `register_blocks`: what are the squared distances, or the weighted sums, of a block of pairs?
+* `panel_scan`: which of the points of a panel are nearer to one query than a bound?
 
 The data's way: `make_panels` lays reference points out coordinate by coordinate; `sq_distances`
 fills a tile of squared distances; the kernel is applied in place, by `exp`; `add_weighted_sums`

@@ -9,6 +9,7 @@ its interaction list.
 * `query_cells`: which groups form a cell, and what are its halves?
 * `error_budget`: may a node be accepted as a whole, and how most cheaply?
 * `float32_leaves`: what are the pairs of a leaf worth in float32, and what does that lose?
+* `interaction_lists`: what is summed over, and what was done with every node?
 * `summation`: in which order are nodes visited, and what are the sums and their bounds [SUM-4]?
 * `gradient_replay`: what is the gradient of these sums, along the same interaction lists [CCK-6]?
 * `mean_shift_replay`: what are the first moments along the same lists [SHI-1]?

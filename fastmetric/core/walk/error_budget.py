@@ -1,6 +1,7 @@
-"""What decides whether a node is accepted whole, and how: bounds of the error [SUM-1] - [SUM-7].
+"""Whether a node is accepted as a whole, and how most cheaply [SUM-4].
 
-All of it is compiled in order, and every quantity has slack for its rounding.
+The errors are those of `core.error_bounds`. Everything that decides is compiled in order and has
+slack for its rounding.
 """
 
 from __future__ import annotations
@@ -10,14 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import jit_in_order
-from fastmetric.core.far_field.expansions import LOG_FACTORIALS, log_remainder
-from fastmetric.core.kernels import GAUSSIAN, curvature_bound, inverse_sq_width, slope_bound
+from fastmetric.core.error_bounds import (
+    SLACK,
+    Expansion,
+    centroid_rounding,
+    centroid_truncation,
+    expansion_rounding,
+    log_truncation,
+)
+from fastmetric.core.kernels import GAUSSIAN, inverse_sq_width
+from fastmetric.core.tree.boxes import center_distance
 from fastmetric.core.tree.node_moments import WIDEST
 from fastmetric.core.vector.exp import exp64
-from fastmetric.core.walk.query_groups import SLACK, center_distance
+from fastmetric.core.walk.interaction_lists import CENTROID, OPEN
 
-OPEN, CONSTANT, CENTROID, SERIES = 0, 1, 2, 3  # what is done with a node
-# A node whose radius is WIDEST, but for rounding, has no series.
+# A node whose radius is WIDEST, up to rounding, has no expansion.
 _WIDEST = WIDEST * (1 - SLACK)
 _LEAST_SHARE = 0.005  # of what is left over, for a node of however little weight
 
@@ -28,6 +36,15 @@ class Ledger(NamedTuple):
     spent: float  # the errors of the nodes accepted
     certain: float  # the least that has been summed for any of its queries
     left: float  # the weight of what has not been decided on yet
+
+
+class Bounds(NamedTuple):
+    """The least and the largest exponent of a node's pairs, and the kernel there."""
+
+    s_lo: float
+    s_hi: float
+    k_lo: float  # the kernel at s_lo: the larger of both
+    k_hi: float
 
 
 @jit_in_order
@@ -46,29 +63,27 @@ def is_negligible(weight, k_lo, allowed):
 
 
 @jit_in_order
-def cheapest_acceptance(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
-    """Return (how, degree, error): the cheapest way to accept a node, or to open it."""
-    nodes = ref.nodes
+def cheapest_acceptance(group, ref, rule, node, bounds, allowed):
+    """Return (code, error): the cheapest way to accept a node, or OPEN."""
+    nodes, (s_lo, s_hi, k_lo, _) = ref.nodes, bounds
     weight, scatter = nodes.weights[node], nodes.scatters[node]
     if scatter == 0.0:
-        return CENTROID, 1, 0.0
+        return CENTROID, 0.0
     inverse_h2 = inverse_sq_width(rule.code, rule.factor)
-    spread = 0.5 * scatter * inverse_h2
-    error = spread * curvature_bound(rule.code, s_lo, s_hi, k_lo) * (1 + SLACK)
+    spread, inverse_h = scatter * inverse_h2, np.sqrt(inverse_h2)
+    error = centroid_truncation(spread, rule.code, s_lo, s_hi, k_lo)
     if error <= allowed:
-        # The centre is rounded: the first moment around it is not quite zero.
-        shake = nodes.offsets[node] * np.sqrt(inverse_h2)
-        error += weight * shake * slope_bound(rule.code, s_hi, k_lo)
+        offset = nodes.offsets[node] * inverse_h
+        error += centroid_rounding(weight, offset, rule.code, s_hi, k_lo)
         if error <= allowed:
-            return CENTROID, 1, error
+            return CENTROID, error
     if rule.code != GAUSSIAN or nodes.coefficients.shape[1] == 0:
-        return OPEN, 0, 0.0
-    inverse_h = np.sqrt(inverse_h2)
+        return OPEN, 0.0
     radius = nodes.radii[node] * inverse_h
     if radius > _WIDEST:
-        return OPEN, 0, 0.0
+        return OPEN, 0.0
     center = center_distance(group.lower, group.upper, nodes.centers[node]) * inverse_h
-    r = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
+    distance = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
     # The terms of the series are up to exp(radius * reach + radius^2 / 2) times the field.
     reach = max(center, radius)
     log_terms = group.shift + radius * reach + (radius * radius - reach * reach) / 2
@@ -76,59 +91,49 @@ def cheapest_acceptance(group, ref, rule, node, allowed, k_lo, s_lo, s_hi):
     if rule.in_float32 > 0 and ref.tree.children[node] < 0:
         # A term costs as much as a pair in float32.
         most = min(most, ref.tree.stops[node] - ref.tree.starts[node])
-    degree, error = _least_degree(
-        ref.series, 2, most, 2 * spread, radius, r, group.shift, weight, log_terms, allowed
-    )
-    return (SERIES if degree > 0 else OPEN), degree, error
+    expansion = Expansion(weight, spread, radius, distance, group.shift, log_terms)
+    return _least_degree(ref.series, CENTROID + 1, most, expansion, allowed)
 
 
 @jit_in_order
 def cell_degree(cells, c, ref, rule, node, s_lo, allowed):
-    """Return (degree, error): the least degree that a crowd takes a node in with; 0: none."""
+    """Return (degree, error): the least degree at which a cell accepts a node, or OPEN."""
     nodes, inverse_h2 = ref.nodes, 2 * rule.factor
     inverse_h = np.sqrt(inverse_h2)
     own, radius = cells.radii[c] * inverse_h, nodes.radii[node] * inverse_h
     if radius > _WIDEST or own > _WIDEST:
-        return 0, 0.0
+        return OPEN, 0.0
     center, sq = nodes.centers[node], 0.0
     for k in range(center.size):
         gap = cells.centers[c, k] - center[k]
         sq += gap * gap
     v, both, weight = np.sqrt(sq) * inverse_h, own + radius, nodes.weights[node]
-    r = max(np.sqrt(2 * s_lo), v - both) * (1 - SLACK)
-    # The first moment around the centre vanishes, but for its rounding.
-    shake = nodes.offsets[node] * inverse_h
-    spread = weight * own * (own + 2 * shake) + nodes.scatters[node] * inverse_h2
+    distance = max(np.sqrt(2 * s_lo), v - both) * (1 - SLACK)
+    # The first moment around the centre vanishes, up to the rounding of the centre.
+    offset = nodes.offsets[node] * inverse_h
+    spread = weight * own * (own + 2 * offset) + nodes.scatters[node] * inverse_h2
     log_terms = both * v + (both * both - v * v) / 2
-    most = ref.series.indices.shape[0]
-    return _least_degree(ref.series, 1, most, spread, both, r, 0.0, weight, log_terms, allowed)
+    expansion = Expansion(weight, spread, both, distance, 0.0, log_terms)
+    return _least_degree(ref.series, CENTROID, ref.series.indices.shape[0], expansion, allowed)
 
 
 @jit_in_order
-def _least_degree(series, lowest, most, spread, radius, r, shift, weight, log_terms, allowed):
+def _least_degree(series, lowest, most, expansion, allowed):
     """Return the least degree from `lowest` on that keeps within `allowed`, and its error.
 
-    (0, 0.0) if there is none of at most `most` terms. `spread` is the sum of w |u|^2,
-    |u| <= radius, all in h; r is the least distance of a query to a point. log_terms: how large
-    the terms are that are rounded.
+    (OPEN, 0.0) if there is none of at most `most` terms.
     """
-    if allowed <= 0 or log_terms > 300.0:
-        return 0, 0.0
-    rounding = 1e-13 * weight * exp64(log_terms)
-    if rounding > allowed:
-        return 0, 0.0
-    log_spread, log_radius, log_allowed = np.log(spread) + shift, np.log(radius), np.log(allowed)
+    rounding = expansion_rounding(expansion)
+    if allowed <= 0 or rounding > allowed:
+        return OPEN, 0.0
+    log_spread, log_radius = np.log(expansion.spread) + expansion.shift, np.log(expansion.radius)
+    log_allowed = np.log(allowed)
     for p in range(lowest, series.degree + 1):
         if series.term_counts[p] > most:
             break
-        log_error = (
-            log_spread
-            + (p - 1) * log_radius
-            - LOG_FACTORIALS[p + 1]
-            + log_remainder(series, p + 1, r)
-        )
+        log_error = log_truncation(series, p, log_spread, log_radius, expansion.distance)
         if log_error <= log_allowed:
             error = exp64(log_error) * (1 + SLACK) + rounding
             if error <= allowed:
                 return p, error
-    return 0, 0.0
+    return OPEN, 0.0

@@ -28,6 +28,7 @@ from fastmetric.core.far_field.expansions import local_to_child, moments_to_loca
 from fastmetric.core.kernels import GAUSSIAN, smooth_fall
 from fastmetric.core.tree.node_moments import around
 from fastmetric.core.vector.exp import exp
+from fastmetric.core.walk.interaction_lists import CENTROID, PAIRS
 from fastmetric.core.walk.query_cells import halves, make_query_cells
 from fastmetric.core.walk.query_groups import distance_tile, make_group, place
 
@@ -56,10 +57,11 @@ class Targets(NamedTuple):
 
 
 @jit
-def replay_gradient(queries, ref, cols, rule, sources, targets, first, counts, visits, kept):
-    """Scatter the groups from `first` on along their paths; `cols` (d, N) are the points."""
+def replay_gradient(queries, ref, cols, rule, sources, targets, lists):
+    """Scatter groups along their interaction lists; `cols` (d, N) are the points."""
     queries, ref, cols, sources = uncounted((queries, ref, cols, sources))
-    targets, visits, kept = uncounted((targets, visits, kept))
+    targets, lists = uncounted((targets, lists))
+    first, counts, visits, kept = lists
     cells = make_query_cells(queries, first, first + len(kept), counts.size > len(kept))
     moments, used = _gather(queries, ref, rule, sources, cells), 0
     for c in range(counts.size):
@@ -86,10 +88,10 @@ def _replay_cell(center, ref, rule, moments, path, targets):
     """Scatter a crowd to the nodes that it took in."""
     moments, inverse_h = uncounted(moments), np.sqrt(2 * rule.factor)
     for visit in path:
-        node, degree = visit[0], visit[1]
-        if degree > 0:
+        node, code = visit[0], visit[1]
+        if code >= CENTROID:
             v = (ref.nodes.centers[node] - center) * inverse_h
-            moments_to_local(ref.series, degree, moments, v, targets.adjoints[node])
+            moments_to_local(ref.series, code, moments, v, targets.adjoints[node])
 
 
 @jit
@@ -97,10 +99,10 @@ def _replay_group(group, ref, cols, rule, pulling, path, targets):
     """Scatter a group to the nodes and leaves of its own path."""
     group = uncounted(group)
     for visit in path:
-        node, degree = visit[0], visit[1]
-        if degree > 0:
-            _replay_far_field(group, ref, rule, node, degree, pulling, targets.adjoints[node])
-        elif degree == 0:
+        node, code = visit[0], visit[1]
+        if code >= CENTROID:
+            _replay_far_field(group, ref, rule, node, code, pulling, targets.adjoints[node])
+        elif code == PAIRS:
             _replay_leaf(group, ref, cols, rule, node, pulling, targets.points)
 
 

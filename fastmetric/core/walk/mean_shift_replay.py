@@ -12,6 +12,7 @@ import numpy as np
 from fastmetric._jit import jit, uncounted
 from fastmetric.core.far_field.evaluation import HERMITE, TAYLOR, contracted, fill, half_sq_norms
 from fastmetric.core.vector.exp import exp
+from fastmetric.core.walk.interaction_lists import CENTROID, PAIRS
 from fastmetric.core.walk.query_cells import make_query_cells
 from fastmetric.core.walk.query_groups import (
     LONGEST,
@@ -23,12 +24,14 @@ from fastmetric.core.walk.query_groups import (
 
 
 @jit
-def replay_mean_shift(queries, ref, rule, roots, exact, first, counts, visits, kept):
-    """Return sum_j w_j k_j (x_j - q) / sum_j w_j k_j (m, d) of the groups from `first` on.
+def replay_mean_shift(queries, walk, lists):
+    """Return sum_j w_j k_j (x_j - q) / sum_j w_j k_j (m, d) of groups, along their lists.
 
-    Along their paths, see `group_sums`; `exact`: pair by pair over the trees of `roots`.
+    Pair by pair if the walk is exact.
     """
-    queries, ref, visits, kept = uncounted((queries, ref, visits, kept))
+    queries, walk, lists = uncounted((queries, walk, lists))
+    ref, rule, roots, exact, _ = walk
+    first, counts, visits, kept = lists
     last, used = first + len(kept), 0
     begin, end = queries.starts[first], queries.stops[last - 1]
     steps = np.zeros((end - begin, queries.rows.shape[1]))
@@ -64,14 +67,14 @@ def _mean_shift_path(group, ref, rule, path, moments):
     """Add the nodes that the group met itself."""
     group = uncounted(group)
     for visit in path:
-        node, degree = visit[0], visit[1]
-        if degree == 0:
+        node, code = visit[0], visit[1]
+        if code == PAIRS:
             start, stop = ref.tree.starts[node], ref.tree.stops[node]
             _mean_shift_leaf(group, ref, rule, start, stop, moments)
-        elif degree == 1:
+        elif code == CENTROID:
             _mean_shift_centroid(group, ref, rule, node, moments)
-        elif degree > 1:
-            _mean_shift_far_field(group, ref, rule, node, degree, moments)
+        elif code > CENTROID:
+            _mean_shift_far_field(group, ref, rule, node, code, moments)
 
 
 @jit

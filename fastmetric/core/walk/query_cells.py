@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import jit
-from fastmetric.core.walk.query_groups import SLACK
+from fastmetric.core.error_bounds import SLACK
 
 LEVELS = 16  # more than a crowd can be halved
 

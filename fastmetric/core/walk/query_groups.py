@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric._jit import jit, jit_in_order
+from fastmetric._jit import jit
 from fastmetric.core.far_field.evaluation import TAYLOR, add_series, contracted, fill, scratch_rows
 from fastmetric.core.far_field.expansions import Series
 from fastmetric.core.kernels import (
@@ -22,10 +22,6 @@ from fastmetric.core.vector.register_blocks import ROWS, sq_distances
 
 GROUP = 162  # the largest group of queries; a multiple of ROWS
 LONGEST = 576  # points that a group is summed over at once; a multiple of UNIT
-
-# Relative slack on every quantity that decides: far above the rounding of a few dozen
-# operations, far below what it costs.
-SLACK = 1e-12
 
 
 class Reference(NamedTuple):
@@ -105,28 +101,6 @@ def make_group(queries, cells, c, ref):
         np.empty((scratch_rows(ref.series), m)),
         np.empty((d, m)),
     )
-
-
-@jit_in_order
-def box_distances(low, high, lower, upper):
-    """Return bounds of the squared distances between two boxes."""
-    near, far = 0.0, 0.0
-    for k in range(lower.size):
-        gap = max(0.0, lower[k] - high[k], low[k] - upper[k])
-        span = max(upper[k] - low[k], high[k] - lower[k])
-        near += gap * gap
-        far += span * span
-    return near * (1 - SLACK), far * (1 + SLACK)
-
-
-@jit_in_order
-def center_distance(low, high, center):
-    """Return the least distance of a box to a point."""
-    near = 0.0
-    for k in range(center.size):
-        gap = max(0.0, center[k] - high[k], low[k] - center[k])
-        near += gap * gap
-    return np.sqrt(near)
 
 
 @jit

@@ -24,15 +24,14 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric._jit import jit, jit_in_order, uncounted
+from fastmetric.core.error_bounds import SLACK, constant_error
 from fastmetric.core.far_field.expansions import local_to_child, moments_to_local
 from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails, shifted_kernel
 from fastmetric.core.tree.balanced_tree import DEEPEST
+from fastmetric.core.tree.boxes import box_distances, middle_gap
 from fastmetric.core.vector.exp import exp64
 from fastmetric.core.walk.error_budget import (
-    CENTROID,
-    CONSTANT,
-    OPEN,
-    SERIES,
+    Bounds,
     Ledger,
     allowed_error,
     cell_degree,
@@ -40,15 +39,21 @@ from fastmetric.core.walk.error_budget import (
     is_negligible,
 )
 from fastmetric.core.walk.float32_leaves import add_float32_leaf, float32_tail
+from fastmetric.core.walk.interaction_lists import (
+    CENTROID,
+    NEGLIGIBLE,
+    OPEN,
+    PAIRS,
+    InteractionLists,
+    Walk,
+)
 from fastmetric.core.walk.query_cells import LEVELS, make_query_cells
 from fastmetric.core.walk.query_groups import (
     LONGEST,
-    SLACK,
     add_centroid,
     add_far_field,
     add_leaf,
     add_local,
-    box_distances,
     make_group,
 )
 
@@ -65,12 +70,12 @@ def _least(totals):
 
 
 @jit_in_order
-def _surely(lower, upper, self_range, ref, rule, roots, shift):
-    """Return what the nodes `roots` contribute at least to any query of a box.
+def _surely(lower, upper, self_range, walk, shift):
+    """Return what the roots of a walk contribute at least to any query of a box.
 
-    Those that may hold the query itself, in the range `self_index`, are not counted.
+    Those that may hold the query itself, in the range `self_range`, are not counted.
     """
-    total = 0.0
+    ref, rule, roots, total = walk.ref, walk.rule, walk.roots, 0.0
     for node in roots:
         if ref.tree.starts[node] > self_range[1] or self_range[0] >= ref.tree.stops[node]:
             box = ref.tree.lower[node], ref.tree.upper[node]
@@ -80,18 +85,19 @@ def _surely(lower, upper, self_range, ref, rule, roots, shift):
 
 
 @jit_in_order
-def _sum_cell(cells, c, ref, rule, roots, ledger, local, waiting, visits):
-    """Add to `local` (C,) what a crowd can take in; return its ledger, and two counts.
+def _sum_cell(cells, c, walk, ledger, local, waiting, visits):
+    """Add to `local` (C,) what a cell accepts; return its ledger, and two counts.
 
-    Of the nodes that are left to its halves, written into `waiting`, and of those taken in,
-    written into `visits` if it is not empty: the node, and its degree or -1 (as good as nothing).
+    Of the nodes that are left to its halves, written into `waiting`, and of those accepted,
+    written into `visits` if it is not empty.
     """
-    cells, roots, local, waiting, visits = uncounted((cells, roots, local, waiting, visits))
+    cells, walk, local, waiting, visits = uncounted((cells, walk, local, waiting, visits))
+    ref, rule, roots = walk.ref, walk.rule, walk.roots
     tree, nodes, count, visited = ref.tree, ref.nodes, 0, 0
     lower, upper = cells.lower[c], cells.upper[c]
     self_range = cells.first_selves[c], cells.last_selves[c]
     stack, height = _first_stack(lower, upper, tree, roots)
-    floor = ledger.certain + _surely(lower, upper, self_range, ref, rule, roots, 0.0)
+    floor = ledger.certain + _surely(lower, upper, self_range, walk, 0.0)
     expanded = rule.code == GAUSSIAN and nodes.coefficients.shape[1] > 0
     while height > 0:
         height -= 1
@@ -107,22 +113,22 @@ def _sum_cell(cells, c, ref, rule, roots, ledger, local, waiting, visits):
             k_lo = shifted_kernel(rule.code, s_lo, 0.0)
             k_hi = shifted_kernel(rule.code, s_hi, 0.0)
             allowed = allowed_error(rule, rule.atol, weight, k_hi, ledger, floor)
-            degree, error = 0, 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
+            code, error = OPEN, constant_error(weight, k_lo, k_hi)
             # A constant has no slope; only the Gaussian's sums are asked for theirs.
             flat = rule.code != GAUSSIAN or is_negligible(weight, k_lo, allowed)
             if error <= allowed and flat:
-                degree = -1
+                code = NEGLIGIBLE
                 local[0] += 0.5 * weight * (k_lo + k_hi)
             elif expanded:
-                degree, error = cell_degree(cells, c, ref, rule, node, s_lo, allowed)
-                if degree > 0:
+                code, error = cell_degree(cells, c, ref, rule, node, s_lo, allowed)
+                if code != OPEN:
                     v = (cells.centers[c] - nodes.centers[node]) * np.sqrt(2 * rule.factor)
-                    moments_to_local(ref.series, degree, nodes.coefficients[node], v, local)
-            if degree != 0:
+                    moments_to_local(ref.series, code, nodes.coefficients[node], v, local)
+            if code != OPEN:
                 certain = ledger.certain + weight * k_hi * (1 - SLACK)
                 ledger = Ledger(ledger.spent + error, certain, ledger.left - weight)
                 if visits.size > 0:
-                    visits[visited, 0], visits[visited, 1] = node, degree
+                    visits[visited, 0], visits[visited, 1] = node, code
                     visited += 1
                 continue
         first = tree.children[node]
@@ -135,19 +141,19 @@ def _sum_cell(cells, c, ref, rule, roots, ledger, local, waiting, visits):
 
 
 @jit_in_order
-def _sum_group(group, ref, rule, roots, ledger, visits):
-    """Sum a group over the nodes `roots`; return the error that each of its sums may have.
+def _sum_group(group, walk, ledger, visits):
+    """Sum a group over the roots of a walk; return the error that each of its sums may have.
 
-    Returns the number of nodes that were not opened, too, and writes what was done into
-    `visits` (m, 2) if it is not empty: the node, and 0 (pair by pair), -1 (a constant that
-    is as good as nothing) or the degree of a series.
+    Returns the number of nodes that were not opened, too, and writes what was done with them into
+    `visits` (m, 2) if it is not empty.
     """
-    group, roots, visits = uncounted((group, roots, visits))
+    group, walk, visits = uncounted((group, walk, visits))
+    ref, rule, roots = walk.ref, walk.rule, walk.roots
     tree, nodes, visited = ref.tree, ref.nodes, 0
     stack, height = _first_stack(group.lower, group.upper, tree, roots)
     self_range = group.first_self, group.last_self
     boxes = group.lower, group.upper
-    floor = ledger.certain + _surely(*boxes, self_range, ref, rule, roots, group.shift)
+    floor = ledger.certain + _surely(*boxes, self_range, walk, group.shift)
     spent, certain, left = ledger
     certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
     atol = rule.atol * exp64(min(group.shift, 700.0))
@@ -162,35 +168,35 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
         if s_lo >= 1 and not has_tails(rule.code):
             left -= weight
             continue
-        how, degree, allowed = OPEN, 0, 0.0
+        code, allowed = OPEN, 0.0
         holds_self = start <= group.last_self and group.first_self < stop
         if not holds_self and (rule.rtol > 0 or atol > 0):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
             allowed = allowed_error(rule, atol, weight, k_hi, Ledger(spent, certain, left), floor)
-            error = 0.5 * weight * (k_lo - k_hi) * (1 + SLACK)
+            error = constant_error(weight, k_lo, k_hi)
             if error <= allowed:
                 # A constant has no slope. Where the node could not have been left out as well, the
                 # slope is the centroid's: a sum may be flat over a node of one place, or nearly so.
-                how, degree = CONSTANT, -1 if is_negligible(weight, k_lo, allowed) else 1
+                code = NEGLIGIBLE if is_negligible(weight, k_lo, allowed) else CENTROID
                 for i in range(group.totals.size):
                     group.totals[i] += 0.5 * weight * (k_lo + k_hi)
             else:
-                how, degree, error = cheapest_acceptance(
-                    group, ref, rule, node, allowed, k_lo, s_lo, s_hi
-                )
-                if how == CENTROID:
+                bounds = Bounds(s_lo, s_hi, k_lo, k_hi)
+                code, error = cheapest_acceptance(group, ref, rule, node, bounds, allowed)
+                if code == CENTROID:
                     add_centroid(group, ref, rule, node)
-                elif how == SERIES:
-                    add_far_field(group, ref, rule, node, degree)
-            if how != OPEN:
+                elif code != OPEN:
+                    add_far_field(group, ref, rule, node, code)
+            if code != OPEN:
                 spent += error
                 certain += weight * k_hi * (1 - SLACK)
                 left -= weight
-        if how == OPEN and first >= 0:
+        if code == OPEN and first >= 0:
             height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
             continue
-        if how == OPEN:
+        if code == OPEN:
+            code = PAIRS
             tail = float32_tail(group, ref, rule, node, s_hi)
             if tail <= allowed:
                 add_float32_leaf(group, ref, rule, node)
@@ -200,7 +206,7 @@ def _sum_group(group, ref, rule, roots, ledger, visits):
             left -= weight
         certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
         if visits.size > 0:
-            visits[visited, 0], visits[visited, 1] = node, degree
+            visits[visited, 0], visits[visited, 1] = node, code
             visited += 1
     return spent, visited
 
@@ -226,33 +232,22 @@ def _push(stack, height, low, high, lower, upper, first):
     a, _ = box_distances(low, high, lower[first], upper[first])
     b, _ = box_distances(low, high, lower[first + 1], upper[first + 1])
     if a == b:
-        a = _middle_gap(low, high, lower[first], upper[first])
-        b = _middle_gap(low, high, lower[first + 1], upper[first + 1])
+        a = middle_gap(low, high, lower[first], upper[first])
+        b = middle_gap(low, high, lower[first + 1], upper[first + 1])
     nearer = first if a <= b else first + 1
     stack[height], stack[height + 1] = 2 * first + 1 - nearer, nearer
     return height + 2
 
 
 @jit
-def _middle_gap(low, high, lower, upper):
-    """Return the squared distance between the middles of two boxes, times four."""
-    total = 0.0
-    for k in range(low.size):
-        gap = lower[k] + upper[k] - low[k] - high[k]
-        total += gap * gap
-    return total
+def group_sums(queries, walk, first, last, only):
+    """Return the sums of the groups first:last (m,), the error of each group, and their lists.
 
-
-@jit
-def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
-    """Return the sums of the groups first:last (m,), the error of each group, and the paths.
-
-    Over the trees that begin at the nodes `roots`; `exact`: pair by pair. With `keep`, the paths
-    are what was visited, crowd after crowd, how many nodes that were of each, and what came to
-    each group from its crowds, a polynomial around its middle (groups, C). If only >= 0, nothing
-    is done but what leads to that group.
+    The interaction lists of a walk that does not keep them are empty. If only >= 0, nothing is
+    computed except what leads to that group.
     """
-    queries, ref, roots = uncounted((queries, ref, roots))
+    queries, walk = uncounted((queries, walk))
+    ref, rule, roots, exact, keep = walk
     together = not exact and not np.any(queries.shifts[first:last])
     cells = make_query_cells(queries, first, last, together)
     count = cells.firsts.size
@@ -289,28 +284,29 @@ def group_sums(queries, ref, rule, roots, exact, keep, first, last, only):
             g = cells.firsts[c]
             group = make_group(queries, cells, c, ref)
             if exact:
-                _sum_all(group, ref, rule, roots)
+                _sum_all(group, walk)
             else:
                 _add_inherited(group, cells, c, ref, rule, local)
-                errors[g - first], counts[c] = _sum_group(
-                    group, ref, rule, pending, ledger, visits[used:]
-                )
+                part = Walk(ref, rule, pending, exact, keep)
+                errors[g - first], counts[c] = _sum_group(group, part, ledger, visits[used:])
             kept[g - first] = local
             at = queries.starts[g] - queries.starts[first]
             sums[at : at + group.totals.size] = group.totals
         else:
+            part = Walk(ref, rule, pending, exact, keep)
             ledger, lengths[level], counts[c] = _sum_cell(
-                cells, c, ref, rule, pending, ledger, local, waiting[level], visits[used:]
+                cells, c, part, ledger, local, waiting[level], visits[used:]
             )
             ledgers[level, 0], ledgers[level, 1], ledgers[level, 2] = ledger
         used += counts[c]
-    return sums, errors, counts, visits[:used].copy(), kept
+    return sums, errors, InteractionLists(first, counts, visits[:used].copy(), kept)
 
 
 @jit
-def _sum_all(group, ref, rule, roots):
-    """Sum a group over the trees of `roots` pair by pair."""
-    for root in roots:
+def _sum_all(group, walk):
+    """Sum a group over all trees of a walk pair by pair."""
+    ref, rule = walk.ref, walk.rule
+    for root in walk.roots:
         stop = ref.tree.stops[root]
         for start in range(ref.tree.starts[root], stop, LONGEST):
             add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
@@ -337,12 +333,12 @@ def _add_inherited(group, cells, c, ref, rule, local):
 
 
 @jit
-def largest_exponents(queries, ref, rule, roots, log_weights, first, last):
-    """Return max_j (log w_j - t_j), k = exp(-t), over all points but the query itself.
+def largest_exponents(queries, walk, log_weights, first, last):
+    """Return max_j (log w_j - t_j), k = exp(-t), over all points except the query itself.
 
-    For the queries first:last, over the trees of `roots`.
+    For the queries first:last, over the trees of a walk.
     """
-    largest = np.empty(last - first)
+    ref, rule, roots, largest = walk.ref, walk.rule, walk.roots, np.empty(last - first)
     for i in range(first, last):
         best, q = -np.inf, queries.rows[i].astype(np.float64)
         for root in roots:

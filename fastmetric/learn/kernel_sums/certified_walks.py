@@ -9,18 +9,22 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import (
+    FLOAT32_COARSEST,
+    FLOAT32_LIGHTEST,
+    SECOND_ORDER,
+    UNDERFLOW,
+    UNDERFLOWED,
+    float32_error,
+)
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.tree.balanced_tree import Tree
-from fastmetric.core.vector.exp import LOWEST, LOWEST_32
-from fastmetric.core.walk.float32_leaves import COARSEST, LIGHTEST, float32_error
+from fastmetric.core.walk.interaction_lists import CENTROID, PAIRS, InteractionLists, Walk
 from fastmetric.core.walk.query_cells import make_query_cells
 from fastmetric.core.walk.query_groups import GROUP, Queries, Reference, Rule
 from fastmetric.core.walk.summation import group_sums, largest_exponents
 from fastmetric.learn.tree_building import with_float32_leaves
 
-# A total below this has lost terms to underflow: it is taken relative to its largest term.
-UNDERFLOWED = {np.dtype(np.float64): 1e-250, np.dtype(np.float32): 1e-25}
-_UNDERFLOW = {np.dtype(np.float64): np.exp(LOWEST), np.dtype(np.float32): np.exp(LOWEST_32)}
 _GROUPS = 64  # of queries in a task
 # Groups that are looked at to foresee the work: this many at least and at most, and between
 # them one in so many, that looking may cost only a few per cent of what it saves.
@@ -29,20 +33,16 @@ _FLOAT32_SHARE = 0.4  # of the tolerance that the rounding of float32 may take u
 _QUERIES = 2000  # in a task that looks for their largest terms
 
 
-class Path(NamedTuple):
-    """What some groups of queries, and their crowds, did with nodes; see `group_sums`."""
+class Interactions(NamedTuple):
+    """Interaction lists, and the queries that they belong to."""
 
     queries: Queries
-    first: int  # of the groups
-    counts: np.ndarray
-    visits: np.ndarray
-    kept: np.ndarray
+    lists: InteractionLists
 
     def lengths(self) -> np.ndarray:
-        """Return the number of queries of every crowd (k,)."""
-        groups, queries = len(self.kept), self.queries
-        last = self.first + groups
-        cells = make_query_cells(queries, self.first, last, len(self.counts) > groups)
+        """Return the number of queries of every cell (k,)."""
+        groups, queries, first = len(self.lists.local), self.queries, self.lists.first
+        cells = make_query_cells(queries, first, first + groups, len(self.lists.counts) > groups)
         return queries.stops[cells.lasts - 1] - queries.starts[cells.firsts]
 
 
@@ -52,7 +52,7 @@ class WalkSums(NamedTuple):
     total: np.ndarray
     error: np.ndarray
     shift: np.ndarray
-    paths: list[Path]  # of the groups, and then of the faint ones, each alone
+    interactions: list[Interactions]  # of the groups, then of the underflowed queries, each alone
     underflowed: np.ndarray  # numbers of the faint queries
 
     def logs(self) -> np.ndarray:
@@ -63,16 +63,6 @@ class WalkSums(NamedTuple):
             return np.log(parts) - self.shift
 
 
-class Walk(NamedTuple):
-    """Which trees are summed over, and how."""
-
-    reference: Reference
-    rule: Rule
-    roots: np.ndarray
-    exact: bool = False
-    keep: bool = False  # the paths
-
-
 def in_float32(
     reference: Reference, rule: Rule, h: float, n_jobs: int | None
 ) -> tuple[Reference, Rule]:
@@ -81,7 +71,7 @@ def in_float32(
     `h` is the bandwidth.
     """
     error = _float32_error(reference, rule)
-    if error > min(_FLOAT32_SHARE * rule.rtol, COARSEST):
+    if error > min(_FLOAT32_SHARE * rule.rtol, FLOAT32_COARSEST):
         return reference, rule
     if not reference.float32_panels.size:
         reference = with_float32_leaves(reference, h, n_jobs)
@@ -93,7 +83,7 @@ def in_float32(
 def _float32_error(reference: Reference, rule: Rule) -> float:
     """Return the relative error of leaves in float32; infinity where these will not do."""
     tree = reference.tree
-    light = reference.point_weights.min() < LIGHTEST
+    light = reference.point_weights.min() < FLOAT32_LIGHTEST
     if rule.code != GAUSSIAN or tree.rows.dtype != np.float64 or light:
         return np.inf
     longest = (tree.stops - tree.starts)[tree.children < 0].max()
@@ -121,7 +111,7 @@ def walk_sums(asked: Asked, n_jobs: int | None = None, label: str | None = None)
     found = _plain_sums_of_walks(asked, n_jobs, label)
     for one, (_, walk) in zip(found, asked, strict=True):
         # An error of the truth, which is not beyond the upper bound. Faint ones are in float64.
-        one.error[:] += walk.rule.in_float32 * (1 + 1e-3) * (one.total + one.error)
+        one.error[:] += walk.rule.in_float32 * (1 + SECOND_ORDER) * (one.total + one.error)
     underflowed = [
         _underflowed(one.total, walk) for one, (_, walk) in zip(found, asked, strict=True)
     ]
@@ -138,11 +128,12 @@ def walk_sums(asked: Asked, n_jobs: int | None = None, label: str | None = None)
     for k, (one, numbers, more) in enumerate(zip(found, underflowed, again, strict=True)):
         one.total[numbers], one.error[numbers] = _tamed(more, shifts[k], asked[k][1])
         one.shift[numbers] = shifts[k]
-        found[k] = one._replace(paths=one.paths + more.paths, underflowed=numbers)
+        both = one.interactions + more.interactions
+        found[k] = one._replace(interactions=both, underflowed=numbers)
     for one, (_, walk) in zip(found, asked, strict=True):
         if has_tails(walk.rule.code):
-            lost = _UNDERFLOW[walk.reference.tree.rows.dtype]
-            one.error[:] += walk.reference.nodes.weights[walk.roots].sum() * lost
+            lost = UNDERFLOW[walk.ref.tree.rows.dtype]
+            one.error[:] += walk.ref.nodes.weights[walk.roots].sum() * lost
             # Nothing to sum: no term has a largest one.
             one.error[one.underflowed[one.total[one.underflowed] == 0]] = 0
     return found
@@ -153,7 +144,7 @@ def _tamed(found: WalkSums, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray,
 
     Where exponents are so large that their last bit is more than exp can take, they are anything.
     """
-    most = len(walk.reference.point_weights)
+    most = len(walk.ref.point_weights)
     total = np.where(found.total >= 1, np.minimum(found.total, most), 1.0)
     error = np.where(found.error <= most, found.error, most)
     some = shifts > 0  # else there is nothing to sum
@@ -162,7 +153,7 @@ def _tamed(found: WalkSums, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray,
 
 def _underflowed(total: np.ndarray, walk: Walk) -> np.ndarray:
     """Return the numbers of the queries whose totals have lost terms."""
-    least = UNDERFLOWED[walk.reference.tree.rows.dtype]
+    least = UNDERFLOWED[walk.ref.tree.rows.dtype]
     if not has_tails(walk.rule.code) or walk.rule.atol >= least:
         return np.empty(0, np.intp)
     return np.flatnonzero(total < least)
@@ -205,17 +196,16 @@ def _work(probe: Probe) -> Work:
     rows = slice(*(ends[g] - queries.starts[first] for ends in (queries.starts, queries.stops)))
     work = Work(0, 0, 0, 0, 0)
     for walk in probe.walks:
-        tree = walk.reference.tree
-        sums, _, *path = group_sums(
-            queries, walk.reference, walk.rule, walk.roots, False, True, first, last, g
-        )
-        counts, visits, kept = path
-        lengths = Path(queries, first, counts, visits, kept).lengths()
+        tree = walk.ref.tree
+        whole = walk._replace(exact=False, keep=True)
+        sums, _, lists = group_sums(queries, whole, first, last, g)
+        counts, visits = lists.counts, lists.visits
+        lengths = Interactions(queries, lists).lengths()
         sums = sums[rows]
         # What its crowds did is shared with their other queries.
         shares = np.repeat(len(sums) / lengths, counts)
         alone = shares == 1
-        leaves = visits[alone & (visits[:, 1] == 0), 0]
+        leaves = visits[alone & (visits[:, 1] == PAIRS), 0]
         underflowed = has_tails(walk.rule.code) * float(
             np.count_nonzero(sums < UNDERFLOWED[tree.rows.dtype])
         )
@@ -223,7 +213,7 @@ def _work(probe: Probe) -> Work:
             Work(
                 len(sums),
                 len(sums) * float((tree.stops[leaves] - tree.starts[leaves]).sum()),
-                len(sums) * float(np.count_nonzero(visits[alone, 1] > 0)),
+                len(sums) * float(np.count_nonzero(visits[alone, 1] >= CENTROID)),
                 2 * float(shares.sum()),  # an opened node has two children
                 underflowed,
             )
@@ -254,36 +244,31 @@ def _plain_sums_of_walks(asked: Asked, n_jobs: int | None, label: str | None) ->
     sizes = [len(queries.rows) for queries, _ in asked]
     found = [WalkSums(np.empty(m), np.empty(m), np.zeros(m), [], none) for m in sizes]
 
-    def task(part: _Part) -> tuple[np.ndarray, ...]:
+    def task(part: _Part) -> tuple[np.ndarray, np.ndarray, InteractionLists]:
         queries, walk = asked[part.number]
-        ways = walk.reference, walk.rule, walk.roots, walk.exact, walk.keep
-        return group_sums(queries, *ways, part.first, part.last, -1)
+        return group_sums(queries, walk, part.first, part.last, -1)
 
     parts = _parts([len(queries.starts) for queries, _ in asked], _GROUPS)
     results = engine.run(task, parts, n_jobs=n_jobs, label=label)
-    for (number, first, last), (values, errors, *path) in zip(parts, results, strict=True):
+    for (number, first, last), (values, errors, lists) in zip(parts, results, strict=True):
         (queries, walk), one = asked[number], found[number]
         lengths = queries.stops[first:last] - queries.starts[first:last]
         rows = slice(queries.starts[first], queries.stops[last - 1])
         one.total[rows], one.error[rows] = values, np.repeat(errors, lengths)
         if walk.keep:
-            one.paths.append(Path(queries, first, *path))
+            one.interactions.append(Interactions(queries, lists))
     return found
 
 
 def _shifts(asked: Asked, n_jobs: int | None, label: str | None) -> list[np.ndarray]:
     """Return what makes the largest term of every query 1, in the exponent (m,)."""
-    references = {
-        id(walk.reference): walk.reference for queries, walk in asked if len(queries.rows)
-    }
+    references = {id(walk.ref): walk.ref for queries, walk in asked if len(queries.rows)}
     log_weights = {key: np.log(ref.point_weights) for key, ref in references.items()}
     shifts = [np.empty(len(queries.rows)) for queries, _ in asked]
 
     def task(part: _Part) -> np.ndarray:
-        queries, (ref, rule, roots, *_) = asked[part.number]
-        return largest_exponents(
-            queries, ref, rule, roots, log_weights[id(ref)], part.first, part.last
-        )
+        queries, walk = asked[part.number]
+        return largest_exponents(queries, walk, log_weights[id(walk.ref)], part.first, part.last)
 
     parts = _parts([len(shift) for shift in shifts], _QUERIES)
     results = engine.run(task, parts, n_jobs=n_jobs, label=label)

@@ -8,16 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import distance_slack, log_rounding
 from fastmetric.core.far_field.expansions import highest_degree
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import LONGEST, Queries, Rule
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.certified_walks import (
-    Path,
-    Walk,
+    Interactions,
     group_starts,
     in_float32,
     walk_sums,
@@ -112,7 +113,7 @@ class KernelSums:
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
             # kernel: the bounds are those of distances that much larger and smaller.
-            slack = (self.X.shape[1] + 4) * eps
+            slack = distance_slack(self.X.shape[1], eps)
             for k, sign in enumerate((1, -1)):
                 moved = rule._replace(factor=rule.factor * (1 + sign * slack))
                 ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
@@ -120,10 +121,10 @@ class KernelSums:
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
             n, d = self._tree.rows.shape
-            # Exponents, sums of d squares, are rounded; they are relative to the largest weight.
+            # Exponents are relative to the largest weight.
             exponents = np.maximum(np.abs(out), np.abs(out - np.log(self._unit)))
             size = np.where(np.isfinite(out), exponents, 0).max(axis=0) + d + np.log2(n + 1)
-            rounding = (8 + d / 2) * eps * size
+            rounding = log_rounding(size, d, eps)
             out[1] -= rounding
             out[2] += rounding
         return LogSums(*out)
@@ -142,17 +143,15 @@ class KernelSums:
         walk = choose(WalkProblem(queries, walk, lambda: walk), WAYS, n_jobs=self.n_jobs).walk
         [found] = walk_sums([(queries, walk)], self.n_jobs, label)
 
-        def task(path: Path) -> np.ndarray:
-            return replay_mean_shift(
-                path.queries, walk.reference, rule, _ROOT, walk.exact, *path[1:]
-            )
+        def task(part: Interactions) -> np.ndarray:
+            return replay_mean_shift(part.queries, walk, part.lists)
 
         together = np.empty(query.shape)
         alone = np.empty((len(found.underflowed), query.shape[1]))
-        results = engine.run(task, found.paths, n_jobs=self.n_jobs, label=label)
-        for path, steps in zip(found.paths, results, strict=True):
-            start = path.queries.starts[path.first]
-            target = together if path.queries is queries else alone
+        results = engine.run(task, found.interactions, n_jobs=self.n_jobs, label=label)
+        for part, steps in zip(found.interactions, results, strict=True):
+            start = part.queries.starts[part.lists.first]
+            target = together if part.queries is queries else alone
             target[start : start + len(steps)] = steps
         together[found.underflowed] = alone
         logs, moves = np.empty(len(query)), np.empty(query.shape)

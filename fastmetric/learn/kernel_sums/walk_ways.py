@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol
 
+from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.query_groups import Queries
 from fastmetric.learn import costs
 from fastmetric.learn.chooser import Way
-from fastmetric.learn.kernel_sums.certified_walks import Probe, Walk, foreseen
+from fastmetric.learn.kernel_sums.certified_walks import Probe, foreseen
 
 
 class WalkProblem(NamedTuple):
@@ -21,7 +22,7 @@ class WalkProblem(NamedTuple):
     @property
     def n(self) -> int:
         """Return the number of points."""
-        return int(self.walk.reference.tree.stops[0])
+        return int(self.walk.ref.tree.stops[0])
 
 
 class WalkWay(Way, Protocol):

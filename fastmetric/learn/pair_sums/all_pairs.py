@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import UNDERFLOWED_PAIRS
 from fastmetric.core.kernels import BIWEIGHT, GAUSSIAN
 from fastmetric.core.pairs import dense_pairs
 from fastmetric.core.pairs.cell_list import COORDINATES
@@ -29,10 +30,6 @@ from fastmetric.learn.pair_sums.problem import (
     RowWeights,
     Segments,
 )
-
-# A sum of unshifted kernels below this has lost digits to underflow: the row is summed again,
-# relative to its nearest neighbour.
-_UNDERFLOWED = {np.dtype(np.float64): 1e-280, np.dtype(np.float32): 1e-28}
 
 _PROBES = 48  # rows that are looked at before the method is chosen
 _THINNED = 1000  # points that they are looked at against, at first
@@ -183,7 +180,7 @@ class SymmetricPairs:
         own, other = self._plain_sums(label)
         with np.errstate(divide="ignore"):
             sums = ClassSums(np.log(own), np.log(other))
-        underflowed = np.flatnonzero(own + other < _UNDERFLOWED[self.points.rows.dtype])
+        underflowed = np.flatnonzero(own + other < UNDERFLOWED_PAIRS[self.points.rows.dtype])
         if underflowed.size and self.problem.code == GAUSSIAN:
             few = self.problem._replace(queries=underflowed)
             self._underflowed = RowPairs(few, self.n_jobs, self.points)
@@ -244,7 +241,7 @@ def mostly_underflowed(problem: PairProblem, n_jobs: int | None = None) -> bool:
 
     A few points are summed over a part of the points first, which gives a lower bound.
     """
-    log_least = np.log(_UNDERFLOWED[problem.points.dtype])
+    log_least = np.log(UNDERFLOWED_PAIRS[problem.points.dtype])
     step = max(1, problem.n // _THINNED)
     if step > 1 and _median_log_sum(problem, step, n_jobs) >= log_least:
         return False

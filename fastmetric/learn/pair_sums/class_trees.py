@@ -15,17 +15,19 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import log_rounding
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.pairs.pair_tiles import ALIGN
-from fastmetric.core.tree.balanced_tree import UNIT, Tree
+from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.vector.panel_scan import UNIT
 from fastmetric.core.walk.gradient_replay import Sources, Targets, replay_gradient, share_out
+from fastmetric.core.walk.interaction_lists import PAIRS, Walk
 from fastmetric.core.walk.query_groups import Queries as GroupedQueries
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
 from fastmetric.learn.kernel_sums.certified_walks import (
-    Path,
+    Interactions,
     Probe,
-    Walk,
     WalkSums,
     Work,
     foreseen,
@@ -208,10 +210,10 @@ class ClassTrees:
         """Return the share of the pairs that were visited in the last `log_sums`."""
         tree, visited = self.reference.tree, 0.0
         for _, _, found in self._found:
-            for path in found.paths:
-                nodes = path.visits[:, 0]
-                sizes = np.where(path.visits[:, 1] == 0, tree.stops[nodes] - tree.starts[nodes], 0)
-                visited += float(np.repeat(path.lengths(), path.counts) @ sizes)
+            for part in found.interactions:
+                nodes, codes = part.lists.visits.T
+                sizes = np.where(codes == PAIRS, tree.stops[nodes] - tree.starts[nodes], 0)
+                visited += float(np.repeat(part.lengths(), part.lists.counts) @ sizes)
         return visited / (self.problem.m * self.problem.n)
 
     def log_sums(self, label: str | None = None) -> ClassSums:
@@ -230,7 +232,7 @@ class ClassTrees:
         if self._rule.code != GAUSSIAN:
             return ClassSums(both[0, 0], both[1, 0])
         size = np.where(np.isfinite(both), np.abs(both), 0).max(axis=1) + d + np.log2(n)
-        rounding = 8 * np.finfo(self.cols.dtype).eps * size
+        rounding = log_rounding(size, 0, float(np.finfo(self.cols.dtype).eps))
         both[:, 1] -= rounding
         both[:, 2] += rounding
         return ClassSums(both[0, 0], both[1, 0], both[0, 1:], both[1, 1:])
@@ -265,11 +267,10 @@ class ClassTrees:
                 to_points, to_nodes = spare.pop()
             except IndexError:
                 to_points, to_nodes = np.zeros(at_points.shape), np.zeros(adjoints.shape)
-            for path, sources, mine, _ in part:
+            for (queries, lists), sources, mine, _ in part:
                 here = Targets(mine, to_points, to_nodes)
-                replay_gradient(
-                    path.queries, self.reference, self.cols, self._rule, sources, here, *path[1:]
-                )
+                ways = self.reference, self.cols, self._rule
+                replay_gradient(queries, *ways, sources, here, lists)
             return to_points, to_nodes
 
         for gradient_rows in engine.run(pull, parts, n_jobs=self.n_jobs, label=label):
@@ -282,7 +283,7 @@ class ClassTrees:
             if self._free:
                 at_queries[job.rows] += job.mine
             else:
-                at_points[:, job.path.queries.self_index] += job.mine.T
+                at_points[:, job.interactions.queries.self_index] += job.mine.T
 
         def share(part: tuple[int, int]) -> None:
             share_out(self.reference, self._rule, adjoints, at_points, *part)
@@ -295,7 +296,7 @@ class ClassTrees:
 class _Job(NamedTuple):
     """Some groups whose gradient follows their interaction list."""
 
-    path: Path
+    interactions: Interactions
     sources: Sources
     mine: np.ndarray  # (m, d): what comes back to the queries
     rows: np.ndarray  # (m,): the queries, among all
@@ -317,7 +318,9 @@ def _jobs(some: _Groups, found: WalkSums, sources: Sources) -> list[_Job]:
     together = sources._replace(strengths=plain), np.zeros(queries.rows.shape), some.rows
     mine = np.zeros((len(few), queries.rows.shape[1]))
     alone = Sources(*(part[few] for part in sources)), mine, some.rows[few]
-    return [_Job(path, *(together if path.queries is queries else alone)) for path in found.paths]
+    return [
+        _Job(part, *(together if part.queries is queries else alone)) for part in found.interactions
+    ]
 
 
 def _planted(trees: list[Tree], rows: np.ndarray, bases: np.ndarray, roots: np.ndarray) -> Tree:
