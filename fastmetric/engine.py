@@ -246,6 +246,23 @@ def run(
             step()
 
 
+def for_each(
+    task: Callable[[Item], object],
+    items: Sequence[Item],
+    *,
+    n_jobs: int | None = None,
+    label: str | None = None,
+) -> None:
+    """Do task(item) for every item as `run` does, for what it writes."""
+    for _ in run(task, items, n_jobs=n_jobs, label=label):
+        pass
+
+
+def ranges(n: int, step: int) -> list[slice]:
+    """Return the ranges of `step` items each, the last one shorter, that make up n items."""
+    return [slice(first, min(first + step, n)) for first in range(0, n, step)]
+
+
 @contextmanager
 def _bar(total: int, label: str | None) -> Iterator[Callable[[], Any]]:
     """Yield what moves a progress bar on; without a label, nothing is drawn.

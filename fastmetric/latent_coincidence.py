@@ -17,7 +17,7 @@ from fastmetric.learn.coincidence.impostor_rounds import Settings
 from fastmetric.learn.coincidence.likelihood_solvers import Model
 from fastmetric.learn.coincidence.streaming_pairs import PairSteps
 from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder, report, say
-from fastmetric.learn.rows import project
+from fastmetric.learn.rows import ArrayRows
 
 _INITS = ("auto", "rca", "pca", "identity")
 _ADVICE = "Raise max_iter or tol."
@@ -194,7 +194,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             ways = coincidence_fit.schedules(self._settings(), self.n_passes, len(X))
             rng = check_random_state(self.random_state)
             state, outcome = coincidence_fit.fit(
-                X, y, ways, given, rng, self._tell, self._tell_errors
+                ArrayRows(X, self.n_jobs), y, ways, given, rng, self._tell, self._tell_errors
             )
             self._set_model(state.model, outcome, X.dtype, unit=state.unit())
             self.length_scales_ = state.length_scales()
@@ -223,8 +223,9 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, firsts, seconds, coincide = given_pairs.pairs(self, pairs, y, X)
+            rows = ArrayRows(X, self.n_jobs)
             given = self._given(X.shape[1])
-            start = coincidence_fit.problem_of_pairs(X, (firsts, seconds, coincide), given)
+            start = coincidence_fit.problem_of_pairs(rows, (firsts, seconds, coincide), given)
             outcome = coincidence_fit.fit_pairs(*start, self._settings(), self._tell)
             self._set_model(outcome.last.model, outcome, X.dtype, unit=1.0)
             self._forget("length_scales_", "classes_", "_pair_steps")
@@ -256,10 +257,11 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._check_parameters()
             first = not hasattr(self, "components_")
             X, firsts, seconds, coincide = given_pairs.pairs(self, pairs, y, X, first)
+            rows = ArrayRows(X, self.n_jobs)
             if first:
                 pairs_of_rows = firsts, seconds, coincide
                 given = self._given(X.shape[1])
-                _, W, noise = coincidence_fit.problem_of_pairs(X, pairs_of_rows, given)
+                _, W, noise = coincidence_fit.problem_of_pairs(rows, pairs_of_rows, given)
             else:
                 W, noise = _validate.components_so_far(self), self.noise_variance_
             going_on = hasattr(self, "_pair_steps")
@@ -267,9 +269,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             recorder: Recorder[Model] = Recorder(self._tell)
             earlier = self.history_ if going_on else {}
             order = check_random_state(self.random_state).permutation(len(coincide))
-            log_likelihood = steps.learn(
-                X, firsts[order], seconds[order], coincide[order], self.n_jobs
-            )
+            log_likelihood = steps.learn(rows, firsts[order], seconds[order], coincide[order])
             model = Model(steps.W, steps.noise, log_likelihood)
             solvers.keep(recorder, model, pairs=len(coincide))
             outcome = recorder.outcome(Ending.CONVERGED, "all pairs were seen")
@@ -296,7 +296,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_is_fitted(self)
         X = _validate.query_data(self, X)
         origin = np.zeros(X.shape[1], X.dtype)
-        return project(X, origin, self.components_.astype(X.dtype, copy=False), self.n_jobs)
+        W = self.components_.astype(X.dtype, copy=False)
+        return ArrayRows(X, self.n_jobs).project(origin, W)
 
     def _check_parameters(self) -> None:
         """Raise on a parameter out of range."""
@@ -328,9 +329,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 raise ValueError(
                     f"init has {len(init)} rows; n_components is {p}. Give one row per component."
                 )
-        return coincidence_fit.Given(
-            p, init, self.n_jobs, self.early_stopping, self.validation_fraction
-        )
+        return coincidence_fit.Given(p, init, self.early_stopping, self.validation_fraction)
 
     def _tell(self, iterate: Iterate[Model]) -> None:
         """Print a line for an iteration if verbose."""

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn.coincidence import class_means
 from fastmetric.learn.coincidence.likelihood_solvers import SOLVERS
+from fastmetric.learn.rows import ArrayRows
 
 
 class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
@@ -116,8 +117,8 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
             _validate.squarable(X, "X")
             p = _validate.integer("n_components", self.n_components, 1, X.shape[1])
             settings = class_means.Settings(self.solver, self.max_iter, self.tol)
-            models = []
-            for fitted in class_means.fit_classes(X, y, p, settings, self.n_jobs):
+            models, rows = [], ArrayRows(X, self.n_jobs)
+            for fitted in class_means.fit_classes(rows, y, p, settings):
                 models.append(fitted)
                 if self.verbose:
                     name, value = self.classes_[len(models) - 1], fitted.model.log_likelihood
@@ -157,7 +158,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = _validate.query_data(self, X)
         models = self.components_, self.means_, self.noise_variances_
-        return class_means.log_coincidences(X, *models, self.n_jobs)
+        return class_means.log_coincidences(ArrayRows(X, self.n_jobs), *models)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of coinciding with each mean, scaled to add up to one.

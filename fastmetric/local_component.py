@@ -29,7 +29,7 @@ from fastmetric.learn.local_component.em import Problem
 from fastmetric.learn.local_component.per_row import Kernels
 from fastmetric.learn.local_component.streaming_rows import Seen
 from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder, report, say
-from fastmetric.learn.rows import whitened
+from fastmetric.learn.rows import ArrayRows, mean_and_covariance
 
 _COVARIANCES = ("full", "diag", "spherical", "low_rank", "local")
 _NEIGHBOURS = 3000  # rows that partial_fit keeps, unless told otherwise
@@ -220,13 +220,14 @@ class LocalComponentAnalysis(
             X = _validate.unlabelled_data(self, X, least_rows=2)
             self._check_parameters(*X.shape)
             rng = check_random_state(self.random_state)
-            fitted = local_fit.fit(X, self._settings(len(X)), rng, self._tell)
+            rows = ArrayRows(X, self.n_jobs)
+            fitted = local_fit.fit(rows, self._settings(len(X)), rng, self._tell)
             problem, model, outcome = fitted.problem, fitted.model, fitted.outcome
             self._set_model(model, problem.mean, problem.rows(model), fitted.roots)
             self._set_run(problem, outcome, fitted.log_likelihood)
             local = model.covariance - problem.penalty.local * np.eye(X.shape[1])
             size = self.n_neighbors or _NEIGHBOURS
-            seen, _ = streaming_rows.first_seen(X, size, rng, (problem.mean, problem.cov))
+            seen, _ = streaming_rows.first_seen(rows, size, rng, (problem.mean, problem.cov))
             self._seen = tuple(seen._replace(local=local))
         self._report(outcome)
         return self
@@ -259,16 +260,17 @@ class LocalComponentAnalysis(
             self._check_parameters(None, X.shape[1])
             size = self.n_neighbors or _NEIGHBOURS
             if first:
-                moments = em.mean_and_covariance(X, self.n_jobs)
+                rows = ArrayRows(X, self.n_jobs)
                 rng = check_random_state(self.random_state)
-                seen, places = streaming_rows.first_seen(X, size, rng, moments)
+                moments = mean_and_covariance(rows)
+                seen, places = streaming_rows.first_seen(rows, size, rng, moments)
             else:
                 before = self._remembered()
-                X = _validate.in_precision_of(X, before.sample, "X")
+                rows = ArrayRows(_validate.in_precision_of(X, before.sample, "X"), self.n_jobs)
                 rng = streaming_rows.generator(self.random_state, before.n)
-                seen, places = streaming_rows.joined(before, X, size, rng, self.n_jobs)
+                seen, places = streaming_rows.joined(before, rows, size, rng)
             problem = Problem(
-                X, self._shape, self._given_penalty(), self.n_jobs, moments=(seen.mean, seen.cov)
+                rows, self._shape, self._given_penalty(), moments=(seen.mean, seen.cov)
             )
             batches = Batches(self.batch_size or _ONLINE_BATCH, size, self.discount)
             # The first kernel is as wide as the data: no direction is any more Gaussian than local.
@@ -296,7 +298,7 @@ class LocalComponentAnalysis(
         """
         check_is_fitted(self)
         X = _validate.query_data(self, X)
-        return whitened(X, self.mean_, self.components_, self.n_jobs)
+        return ArrayRows(X, self.n_jobs).project(self.mean_, self.components_, precise=True)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log density at each row, with no training row left out.
@@ -434,7 +436,6 @@ class LocalComponentAnalysis(
             validation_fraction=self.validation_fraction,
             max_iter=self.max_iter,
             tol=self.tol,
-            n_jobs=self.n_jobs,
             label=self._label,
         )
 
@@ -479,7 +480,7 @@ class LocalComponentAnalysis(
                 self.n_jobs,
             )
         if self._roots is None:
-            W = self._density.coordinates(X)
+            W = self._density.coordinates(ArrayRows(X, self.n_jobs))
             if self.n_local_:
                 _validate.squarable(W[:, : self.n_local_], "X")
             return self._density.log_densities(W, self._label)

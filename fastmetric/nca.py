@@ -26,7 +26,7 @@ from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.nca.training import LearntMap
 from fastmetric.learn.optim import row_batches
 from fastmetric.learn.optim.outcome import Iterate, Outcome, report, say
-from fastmetric.learn.rows import column_means, project
+from fastmetric.learn.rows import ArrayRows, column_means
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
@@ -238,7 +238,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             mixture = self._mixture(len(classes))
             rng = check_random_state(self.random_state)
             settings = self._settings(len(X), self._check_init(X.shape[1], self.annealing))
-            fitted = nca_fit.fit(X, y, mixture, settings, rng, self._begin, self._tell)
+            rows = ArrayRows(X, self.n_jobs)
+            fitted = nca_fit.fit(rows, y, mixture, settings, rng, self._begin, self._tell)
             self._set_map(fitted.best, fitted.outcome, X.dtype)
             self.objective_, self.error_bound_ = fitted.objective, fitted.error_bound
             self.history_ = fitted.history
@@ -285,7 +286,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 )
             init = self._check_init(X.shape[1], annealing=False) if first else "auto"
             settings = self._settings(len(X), init)._replace(annealing=False)
-            problem = nca_fit.make_objective(X, y, mixture, settings)
+            problem = nca_fit.make_objective(ArrayRows(X, self.n_jobs), y, mixture, settings)
             if first:
                 d, init = starts.resolved_start(settings, X.shape[1], len(X), len(present))
                 rng = check_random_state(self.random_state)
@@ -318,7 +319,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         check_is_fitted(self)
         X = _validate.query_data(self, X)
         origin = np.zeros(X.shape[1], X.dtype)
-        return project(X, origin, self.components_.astype(X.dtype, copy=False), self.n_jobs)
+        A = self.components_.astype(X.dtype, copy=False)
+        return ArrayRows(X, self.n_jobs).project(origin, A)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the posterior of each class, by the densities of all training rows.
@@ -404,7 +406,6 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             verbose=bool(self.verbose),
             method=self.method,
             rtol=self.rtol,
-            n_jobs=self.n_jobs,
             n_components=self.n_components,
             init=init,
             subsample=subsample,
@@ -473,10 +474,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         order = np.argsort(y, kind="stable")
         sizes = np.bincount(y, minlength=len(classes))
         self._offsets = np.concatenate([[0], np.cumsum(sizes)])
-        self._center = column_means(X, self.n_jobs)
+        rows = ArrayRows(X, self.n_jobs)
+        self._center = column_means(rows)
         self._kernel, self._priors = mixture.kernel, mixture.priors
         self.background_ = mixture.shares(sizes) if mixture.background else None
-        self._reference = project(X, self._center, self.components_, self.n_jobs)[order]
+        self._reference = rows.project(self._center, self.components_)[order]
 
     def _new_rows(
         self, X: Any, y: Any, classes: Any, first: bool
@@ -503,7 +505,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     def _posteriors(self, X: np.ndarray) -> Any:
         """Yield ranges of rows with their class posteriors."""
         dtype = self._reference.dtype
-        query = project(X.astype(dtype, copy=False), self._center, self.components_, self.n_jobs)
+        rows = ArrayRows(X.astype(dtype, copy=False), self.n_jobs)
+        query = rows.project(self._center, self.components_)
         posterior = Posterior(
             self._reference,
             self._offsets,

@@ -13,6 +13,7 @@ from bench.shared.setup import training_rows
 from fastmetric import engine
 from fastmetric.learn.local_component.covariance_model import LocalModel, Penalty, Shape
 from fastmetric.learn.local_component.em import Problem
+from fastmetric.learn.rows import ArrayRows
 
 _BLOCK = 512  # rows of the peer's blocks; 256 and 1,024 were no faster
 
@@ -27,7 +28,7 @@ class Iteration(NamedTuple):
 def usps(n: int, nu: float, done: int, dtype: str) -> Iteration:
     """Return n rows of USPS, in "float32" or "float64", and the kernel after `done` iterations."""
     X = training_rows("usps")[0][:n].astype(dtype)
-    problem = Problem(X, Shape(), Penalty(nu, nu))
+    problem = Problem(ArrayRows(X), Shape(), Penalty(nu, nu))
     model = problem.start()
     with engine.one_thread_blas():
         for _ in range(done):

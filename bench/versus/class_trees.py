@@ -27,6 +27,7 @@ from bench.sides import nca as both
 from fastmetric import NCA, nca_value_and_grad
 from fastmetric.learn import linear_starts
 from fastmetric.learn.nca.objective import Evaluation, Objective
+from fastmetric.learn.rows import ArrayRows
 
 _COLUMNS = 10  # the quantitative ones
 _COMPONENTS = 2
@@ -126,7 +127,9 @@ def _share_in_reach(Z: np.ndarray) -> float:
 def _row(case: str, plan: Plan) -> Row:
     """Return time and agreement of both ways; the peer is our exact one."""
     X, y = covertype(plan.n, _COLUMNS, standardised=case == "standardised")
-    A = linear_starts.start("pca", _COMPONENTS, Objective(X, y.astype(np.intp)), _NO_STATE)
+    A = linear_starts.start(
+        "pca", _COMPONENTS, Objective(ArrayRows(X), y.astype(np.intp)), _NO_STATE
+    )
     problem = Problem(A, X, y)
     compiling = clock(partial(_load_code, problem)).best
     tasks = {"exact": partial(_exact, problem), "tree": partial(_tree, problem)}

@@ -14,6 +14,7 @@ from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence.impostors import ActiveSet, target_neighbors
 from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence
 from fastmetric.learn.optim.outcome import Recorder
+from fastmetric.learn.rows import ArrayRows
 
 
 class Plan(NamedTuple):
@@ -65,7 +66,7 @@ def online(plan: Plan) -> Iterator[Row]:
     problem, _, _ = _problem(plan.n)
     X, pairs = problem.X, np.column_stack([problem.pairs.firsts, problem.pairs.seconds])
     signs = np.where(problem.pairs.coincide, 1, -1)
-    together = Coincidence(X, problem.pairs, np.ones(len(X)))
+    together = Coincidence(ArrayRows(X), problem.pairs, np.ones(len(X)))
     start = together.scaled(np.eye(X.shape[1]), START_NOISE / X.shape[1])
 
     def mean(W: np.ndarray, noise: float) -> float:
@@ -97,12 +98,12 @@ def _problem(n: int) -> tuple[Coincidence, np.ndarray, float]:
     X, y = all_rows("letter")
     chosen = np.random.default_rng(0).permutation(len(X))[:n]
     X, y = X[chosen], y[chosen]
-    active = ActiveSet(y, target_neighbors(X, y, 3, None), None)
+    active = ActiveSet(y, target_neighbors(ArrayRows(X, None), y, 3), None)
     reach = active.reach(X)
     active.refresh(X, reach)
     kappa_sq = np.where(active.active, reach, 1.0)
     noise = START_NOISE * float(np.median(reach[active.active])) / X.shape[1]
-    problem, W = Coincidence(X, active.pairs(), kappa_sq), np.eye(X.shape[1])
+    problem, W = Coincidence(ArrayRows(X), active.pairs(), kappa_sq), np.eye(X.shape[1])
     problem.search_scales(W, noise)
     return problem, W, noise
 

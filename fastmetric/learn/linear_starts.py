@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import eigh, svd
 
 from fastmetric import engine
-from fastmetric.learn.rows import class_means, column_means, covariance
+from fastmetric.learn.rows import ArrayRows, Rows, class_means, column_means, covariance
 
 NAMES = ("auto", "rca", "lda", "pca", "identity", "random")
 
@@ -35,11 +35,10 @@ class _Moments(NamedTuple):
 def start(
     name: str,
     d: int,
-    X: np.ndarray,
+    X: Rows,
     y: np.ndarray,
     random_state: np.random.RandomState,
     price: float = 0.0,
-    n_jobs: int | None = None,
 ) -> np.ndarray:
     """Return the start `name` (not "auto") as a map (d, D), float64.
 
@@ -52,28 +51,27 @@ def start(
     if name == "random":
         return random_state.standard_normal((d, n_features))
     with engine.one_thread_blas():
-        moments = _moments(X, y, n_jobs)
+        moments = _moments(X, y)
         A = _leading(moments.total, d) if name == "pca" else _whitened_leading(moments, d, price)
         if moments.basis is not None:
             A = A @ moments.basis
     return _signed(A)
 
 
-def rca(X: np.ndarray, y: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
+def rca(X: Rows, y: np.ndarray, d: int) -> np.ndarray:
     """Return the start "rca" of rows X (n, D) of classes y (n,): d rows, or as many as it has."""
     numbers = np.unique(y, return_inverse=True)[1]
-    return start("rca", min(d, *X.shape), X, numbers, np.random.RandomState(0), n_jobs=n_jobs)
+    return start("rca", min(d, *X.shape), X, numbers, np.random.RandomState(0))
 
 
-def pca(X: np.ndarray, d: int, n_jobs: int | None) -> np.ndarray:
+def pca(X: Rows, d: int) -> np.ndarray:
     """Return the d leading principal directions of X (n, D), d <= min(n, D), as a map (d, D)."""
-    center = column_means(X, n_jobs)
+    center = column_means(X)
     with engine.one_thread_blas():
         if X.shape[1] > len(X):
-            return _signed(
-                svd(np.subtract(X, center, dtype=np.float64), full_matrices=False)[2][:d]
-            )
-        return _signed(_leading(covariance(X, center, n_jobs), d))
+            centred = np.subtract(X.resident(), center, dtype=np.float64)
+            return _signed(svd(centred, full_matrices=False)[2][:d])
+        return _signed(_leading(covariance(X, center), d))
 
 
 def _signed(A: np.ndarray) -> np.ndarray:
@@ -82,18 +80,15 @@ def _signed(A: np.ndarray) -> np.ndarray:
     return A * np.where(largest < 0, -1.0, 1.0)
 
 
-def _moments(X: np.ndarray, y: np.ndarray, n_jobs: int | None) -> _Moments:
+def _moments(X: Rows, y: np.ndarray) -> _Moments:
     """Return the moments of the data; for more features than rows, in the span of the rows."""
-    center, basis = column_means(X, n_jobs), None
-    sizes = np.bincount(y)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    center, basis = column_means(X), None
     if X.shape[1] > len(X):
-        rows = np.subtract(X, center, dtype=np.float64)
-        basis = svd(rows, full_matrices=False)[2]
-        X, center = rows @ basis.T, np.zeros(len(basis))
-    total = covariance(X, center, n_jobs)
-    means = class_means(X, center, np.argsort(y, kind="stable"), offsets, n_jobs)
-    within = total - (means.T * sizes) @ means / len(X)
+        centred = np.subtract(X.resident(), center, dtype=np.float64)
+        basis = svd(centred, full_matrices=False)[2]
+        X, center = ArrayRows(centred @ basis.T, X.n_jobs), np.zeros(len(basis))
+    total, means = covariance(X, center), class_means(X, y, center)
+    within = total - (means.T * np.bincount(y)) @ means / len(X)
     return _Moments(basis, total, (within + within.T) / 2)
 
 

@@ -11,7 +11,7 @@ from fastmetric.core.tree.product_candidates import nearest_by_differences, offe
 from fastmetric.core.vector.panel_scan import UNIT
 from fastmetric.core.vector.register_blocks import make_panels
 from fastmetric.learn import costs
-from fastmetric.learn.rows import column_means
+from fastmetric.learn.rows import ArrayRows, column_means
 from fastmetric.learn.tree_building import build_tree
 
 _COORDINATES = 8192  # of the queries in a block over the tree
@@ -92,7 +92,7 @@ class _ByProducts:
     def __init__(self, X: np.ndarray, k: int, n_jobs: int | None) -> None:
         self._X, self._k = X, k
         # One centred copy: centring anew for every block would take a good part of its time.
-        self._centred = X - column_means(X, n_jobs)
+        self._centred = X - column_means(ArrayRows(X, n_jobs))
         self._norms = np.einsum("ij,ij->i", self._centred, self._centred)
 
     def blocks(self, most: int) -> list[np.ndarray]:

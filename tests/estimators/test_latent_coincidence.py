@@ -19,6 +19,7 @@ from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Setting
 from fastmetric.learn.coincidence.impostors import target_neighbors
 from fastmetric.learn.coincidence.likelihood import Coincidence
 from fastmetric.learn.coincidence.trials import vote
+from fastmetric.learn.rows import ArrayRows
 from tests.twins import coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings(
@@ -213,7 +214,9 @@ def test_noise_and_scales_are_those_of_the_map_that_is_kept(wine, early_stopping
     ).fit(X, y)
     kappa_sq = np.nan_to_num(model.length_scales_, nan=1.0) ** 2
     found = [
-        Coincidence(X, one.pairs, kappa_sq).log_likelihood(model.components_, model.noise_variance_)
+        Coincidence(ArrayRows(X), one.pairs, kappa_sq).log_likelihood(
+            model.components_, model.noise_variance_
+        )
         for one in problems
         if len(one.X) == len(X)
     ]
@@ -225,7 +228,7 @@ def test_passes_look_for_targets_under_the_map(iris, monkeypatch):
 
     def spy(rows, y, k, n_jobs):
         seen.append(rows)
-        return target_neighbors(rows, y, k, n_jobs)
+        return target_neighbors(ArrayRows(rows, n_jobs), y, k)
 
     monkeypatch.setattr("fastmetric.learn.coincidence.impostor_rounds.target_neighbors", spy)
     model = once(2, n_passes=3, max_iter=18, tol=0.0).fit(*iris)
@@ -242,7 +245,9 @@ def test_passes_together_take_max_iter_iterations(wine, monkeypatch, max_iter, n
         return model._replace(log_likelihood=np.inf)  # a gain: the pass goes on
 
     monkeypatch.setattr(ImpostorRounds, "_moved", moved)
-    run = ImpostorRounds(*wine, Settings(3, "lbfgs", 3, max_iter, 0.0, n_passes))
+    run = ImpostorRounds(
+        ArrayRows(wine[0]), wine[1], Settings(3, "lbfgs", 3, max_iter, 0.0, n_passes)
+    )
     states = list(run.states(np.eye(13)))
     assert sum(steps) == max_iter
     assert len(states) == 1 + len(steps) == 1 + -(-max_iter // 3)
@@ -472,7 +477,7 @@ def test_a_tie_goes_to_the_nearest():
 def test_targets_are_the_nearest_of_the_class_and_never_the_row_itself():
     X = np.array([[0.0], [0.0], [0.0], [0.0], [1.0], [5.0], [6.0], [9.0]])
     y = np.array([0, 0, 0, 0, 0, 1, 1, 2])
-    firsts, seconds = target_neighbors(X, y, 2, 1)
+    firsts, seconds = target_neighbors(ArrayRows(X, 1), y, 2)
     assert np.all(firsts != seconds)
     assert np.array_equal(y[firsts], y[seconds])
     assert np.bincount(firsts, minlength=8).tolist() == [2, 2, 2, 2, 2, 1, 1, 0]
@@ -484,7 +489,7 @@ def test_targets_are_the_nearest_of_the_class_and_never_the_row_itself():
 def test_targets_are_those_of_scikit_learn(n_features, order):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, n_features)), rng.integers(0, 3, 200)
-    firsts, seconds = target_neighbors(np.asarray(X, order=order), y, 4, 1)
+    firsts, seconds = target_neighbors(ArrayRows(np.asarray(X, order=order), 1), y, 4)
     for label in range(3):
         rows = np.flatnonzero(y == label)
         near = NearestNeighbors(n_neighbors=4).fit(X[rows]).kneighbors(return_distance=False)

@@ -15,6 +15,7 @@ from fastmetric import NCA
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
+from fastmetric.learn.rows import ArrayRows
 from tests.twins import nca as naive
 
 pytestmark = pytest.mark.filterwarnings(
@@ -188,7 +189,7 @@ def test_rows_in_chunks_are_learnt_from(variant, iris):
         assert nca.partial_fit(X[chunk], y[chunk], classes=np.unique(y)) is nca
     start = NCA(2, init="pca", tol=1e9, **variant).fit(X, y)
     both = [
-        Objective(X, np.unique(y, return_inverse=True)[1], mixture=Mixture(nca.kernel))
+        Objective(ArrayRows(X), np.unique(y, return_inverse=True)[1], mixture=Mixture(nca.kernel))
         .evaluate(fit.components_)
         .value
         for fit in (nca, start)

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fastmetric import NCA, nca_value_and_grad
 from fastmetric.learn.nca.objective import Objective
+from fastmetric.learn.rows import ArrayRows
 from tests.strategies import problems
 
 
@@ -23,8 +24,10 @@ def _data(n, n_features, n_classes, seed=0):
 def _both(problem, rtol, **options):
     """Return the evaluation over all pairs, and over trees."""
     y = np.unique(problem.y, return_inverse=True)[1]
-    exact = Objective(problem.X, y).evaluate(problem.A)
-    return exact, Objective(problem.X, y, method="tree", rtol=rtol, **options).evaluate(problem.A)
+    exact = Objective(ArrayRows(problem.X), y).evaluate(problem.A)
+    return exact, Objective(ArrayRows(problem.X), y, method="tree", rtol=rtol, **options).evaluate(
+        problem.A
+    )
 
 
 @settings(max_examples=150)
@@ -55,9 +58,9 @@ def test_without_a_tolerance_value_and_gradient_are_those_of_all_pairs(problem):
 def test_large_classes_are_approximated_inside_the_certificate(d, scale):
     X, y = _data(4000, 6, 3)
     A = scale * np.random.default_rng(1).standard_normal((d, 6))
-    exact = Objective(X, y).evaluate(A)
+    exact = Objective(ArrayRows(X), y).evaluate(A)
     for rtol in (1e-4, 1e-2):
-        tree = Objective(X, y, method="tree", rtol=rtol).evaluate(A)
+        tree = Objective(ArrayRows(X), y, method="tree", rtol=rtol).evaluate(A)
         assert abs(tree.value - exact.value) <= tree.error_bound <= 2 * rtol * len(X)
         # Not certified; but the weights of a row sum to at most 1, each class's within rtol.
         assert np.abs(tree.gradient - exact.gradient).max() <= rtol * len(X)
@@ -66,16 +69,16 @@ def test_large_classes_are_approximated_inside_the_certificate(d, scale):
 def test_a_tolerance_is_used_and_reported():
     X, y = _data(4000, 4, 3)
     A = np.eye(2, 4)
-    tree = Objective(X, y, method="tree", rtol=1e-2).evaluate(A)
+    tree = Objective(ArrayRows(X), y, method="tree", rtol=1e-2).evaluate(A)
     assert tree.error_bound > 0
-    assert tree.value != Objective(X, y).evaluate(A).value
+    assert tree.value != Objective(ArrayRows(X), y).evaluate(A).value
 
 
 def test_the_gradient_is_the_slope_of_the_objective():
     X, y = _data(3000, 3, 3)
     rng = np.random.default_rng(5)
     A, step = rng.standard_normal((2, 3)), 1e-6
-    problem = Objective(X, y, method="tree")
+    problem = Objective(ArrayRows(X), y, method="tree")
     gradient = problem.evaluate(A).gradient
     for _ in range(3):
         direction = rng.standard_normal(A.shape)

@@ -12,6 +12,7 @@ from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Setting
 from fastmetric.learn.coincidence.impostors import ActiveSet, find_impostors
 from fastmetric.learn.coincidence.likelihood import Coincidence, Scatter, make_pairs
 from fastmetric.learn.optim.outcome import Recorder
+from fastmetric.learn.rows import ArrayRows
 from tests.strategies import problems
 from tests.twins import coincidence as naive
 
@@ -33,7 +34,7 @@ class Case(NamedTuple):
         """Return the likelihood, of this case or a changed one."""
         case = self._replace(**changes)
         pairs = make_pairs(len(case.X), case.firsts, case.seconds, case.coincide)
-        return Coincidence(case.X, pairs, case.kappa_sq.copy())
+        return Coincidence(ArrayRows(case.X), pairs, case.kappa_sq.copy())
 
     def twin(self, W=None, noise=None):
         """Return the twin's sums."""
@@ -305,7 +306,7 @@ def test_known_impostors_are_kept_and_rows_without_left_out():
 def test_rounds_never_fall_on_the_pairs_they_have(solver):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 5)), rng.integers(0, 3, 300)
-    rounds = ImpostorRounds(X, y, Settings(3, solver, refresh=3, max_iter=9, tol=0.0))
+    rounds = ImpostorRounds(ArrayRows(X), y, Settings(3, solver, refresh=3, max_iter=9, tol=0.0))
     rounds._begin(X)
     W = np.eye(5)
     for _ in range(3):

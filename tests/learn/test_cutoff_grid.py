@@ -13,6 +13,7 @@ from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.pair_sums.cutoff_grid import CutoffGrid
 from fastmetric.learn.pair_sums.problem import Gradient, PairProblem, RowWeights, Segments
+from fastmetric.learn.rows import ArrayRows
 from tests.twins import pairs as naive
 
 
@@ -137,7 +138,7 @@ def test_rows_in_thin_lanes_share_a_task(monkeypatch):
 def test_auto_looks_at_lanes_where_few_pairs_are_in_reach():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 2)), rng.integers(0, 3, 3000)
-    problem = Objective(X, y, mixture=Mixture("biweight"), method="auto")
+    problem = Objective(ArrayRows(X), y, mixture=Mixture("biweight"), method="auto")
     for rows in (None, np.arange(600)):
         assert problem.evaluate(5 * np.eye(2), rows).way == "pairs in reach"
         assert problem.evaluate(0.01 * np.eye(2), rows).way == "all pairs"

@@ -20,6 +20,7 @@ from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.nca.training import choose_batch_size, choose_solver
 from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
+from fastmetric.learn.rows import ArrayRows
 
 
 def _normal(n, d, scale=1.0, seed=0):
@@ -29,7 +30,9 @@ def _normal(n, d, scale=1.0, seed=0):
 def _nca_way(n, d, kernel, method, m=None, scale=1.0, n_classes=2):
     """Return the name of the class that sums for NCA's objective."""
     y = np.arange(n) % n_classes
-    problem = Objective(_normal(n, d), y, mixture=Mixture(kernel), method=method, rtol=1e-2)
+    problem = Objective(
+        ArrayRows(_normal(n, d)), y, mixture=Mixture(kernel), method=method, rtol=1e-2
+    )
     Z = problem.project(scale * np.eye(d))
     class_weights = problem.mixture.class_weights(problem.classes.sizes, d)
     chosen = None if m is None else np.sort(np.random.default_rng(1).permutation(n)[:m])

@@ -12,6 +12,7 @@ from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.pair_sums.problem import PairProblem, Queries, RowWeights, Segments
 from fastmetric.learn.pair_sums.ways import WAYS
+from fastmetric.learn.rows import ArrayRows
 from tests.twins import pairs as naive
 
 OFFSETS = np.array([0, 70, 130, 220])
@@ -133,7 +134,7 @@ def test_value_alone_has_the_bits_of_an_evaluation(kernel, method, background, r
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 3)), np.arange(300) % 3
     problem = Objective(
-        X, y, mixture=Mixture(kernel, background=background), method=method, rtol=1e-3
+        ArrayRows(X), y, mixture=Mixture(kernel, background=background), method=method, rtol=1e-3
     )
     A = rng.standard_normal((2, 3))
     found, alone = problem.evaluate(A, rows), problem.value(A, rows)

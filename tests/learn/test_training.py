@@ -16,7 +16,7 @@ from fastmetric.learn.nca import early_stopping, penalised, starts, training
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.optim import holdout, row_batches, step_rule
-from fastmetric.learn.rows import column_deviations, column_means
+from fastmetric.learn.rows import ArrayRows, column_deviations, column_means
 from tests.twins import nca as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:NCA has not converged")
@@ -158,16 +158,16 @@ def test_a_feature_that_does_not_vary_is_not_moved(solver, iris):
 def test_a_constant_feature_has_no_deviation_however_its_mean_is_rounded(n, dtype):
     rng = np.random.default_rng(0)
     X = np.c_[np.full((n, 3), [0.1, 1e8 / 3, -7e-9]), rng.standard_normal(n)].astype(dtype)
-    found = column_deviations(X, column_means(X))
+    found = column_deviations(ArrayRows(X), column_means(ArrayRows(X)))
     assert not found[:3].any()
     assert found[3] == pytest.approx(X[:, 3].astype(float).std(), rel=1e-5)
 
 
 def test_the_penalty_of_a_row_counts_as_variance(iris):
     X, y = iris
-    problem = Objective(X, y)
+    problem = Objective(ArrayRows(X), y)
     units = penalised.PenalisedObjective((3, 4), np.array([0.0, 1.0, 1e3]), False).units(problem)
-    assert np.array_equal(units[0], column_deviations(X, column_means(X)))
+    assert np.array_equal(units[0], column_deviations(ArrayRows(X), column_means(ArrayRows(X))))
     np.testing.assert_allclose(units[1] ** 2, X.var(0) + 1 / 150, rtol=1e-12)
     np.testing.assert_allclose(units[2] ** 2, X.var(0) + 1e3 / 150, rtol=1e-12)
 
@@ -308,7 +308,7 @@ def test_a_learnt_share_is_where_the_objective_is_flat(kernel, wine):
     assert learnt.history_["beta"][0] == training.BETA_START
     assert learnt.history_["beta"][-1] == beta
     assert learnt.objective_ > fixed.objective_
-    found = Objective(X, y, mixture=Mixture(kernel, background=True)).evaluate(
+    found = Objective(ArrayRows(X), y, mixture=Mixture(kernel, background=True)).evaluate(
         learnt.components_, beta=beta
     )
     assert found.value / len(X) == pytest.approx(learnt.objective_, rel=1e-12)
@@ -326,7 +326,7 @@ def test_a_share_is_learnt_by_batches_too(solver, wine):
 @pytest.mark.parametrize("logit", [-1e3, -40.0, 40.0, 1e3])
 def test_a_learnt_share_never_reaches_an_end(logit, wine):
     X, y = wine
-    problem = Objective(X, y, mixture=Mixture("biweight", background=True))
+    problem = Objective(ArrayRows(X), y, mixture=Mixture("biweight", background=True))
     one = penalised.PenalisedObjective((2, 13), np.zeros(2), learns_beta=True)
     theta = np.append(np.eye(2, 13).ravel() / 3, logit)
     assert 0 < one.split(theta)[1] < 1
@@ -359,7 +359,7 @@ def test_numpys_booleans_are_booleans(flag, iris):
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e2, 1e5])
 def test_only_a_start_beyond_the_reach_of_most_rows_is_rescaled(scale, iris):
     X, y = iris
-    problem, A = Objective(X, y, mixture=Mixture("biweight")), scale * np.eye(2, 4)
+    problem, A = Objective(ArrayRows(X), y, mixture=Mixture("biweight")), scale * np.eye(2, 4)
     s = naive.sq_distances(X @ A.T, X @ A.T)
     np.fill_diagonal(s, np.inf)
     lonely = s.min(axis=1) >= 1
@@ -403,7 +403,7 @@ def test_annealing_by_batches_goes_on_at_the_size_of_the_start(solver, wine):
     units = X.std(axis=0)
     A = np.random.default_rng(0).standard_normal((4, 13)) / units
     how = training.Settings(solver, 60, "random", 0.0, False, max_iter=5, tol=0.0)
-    trainer = training.Trainer(Objective(X, y), how, np.random.RandomState(0))
+    trainer = training.Trainer(Objective(ArrayRows(X), y), how, np.random.RandomState(0))
     annealed = trainer.annealed(A, 2)
     assert annealed.shape == (2, 13)
     sizes = [np.linalg.norm(maps * units) for maps in (annealed, A)]
@@ -413,7 +413,9 @@ def test_annealing_by_batches_goes_on_at_the_size_of_the_start(solver, wine):
 def test_annealing_by_lbfgs_chooses_the_size_itself(wine):
     A = 1e-3 * np.eye(4, 13)
     how = training.Settings("lbfgs", 0, "random", 0.0, False, max_iter=5, tol=0.0)
-    trainer = training.Trainer(Objective(*wine), how, np.random.RandomState(0))
+    trainer = training.Trainer(
+        Objective(ArrayRows(wine[0]), wine[1]), how, np.random.RandomState(0)
+    )
     assert np.linalg.norm(trainer.annealed(A, 2)) > 10 * np.linalg.norm(A)
 
 

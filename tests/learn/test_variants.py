@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fastmetric import nca_value_and_grad
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
+from fastmetric.learn.rows import ArrayRows
 from tests.learn.test_objective import EPS, exponent_error
 from tests.strategies import Problem, problems
 from tests.twins import nca as naive
@@ -271,7 +272,7 @@ def test_all_rows_equal_leave_nothing_to_learn():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_slope_in_a_common_share_equals_the_twins(kernel, method, rows):
     A, X, y = _small()
-    problem = Objective(X, y, mixture=Mixture(kernel, background=True), method=method)
+    problem = Objective(ArrayRows(X), y, mixture=Mixture(kernel, background=True), method=method)
     for beta in (0.01, 0.5, 0.99):
         found = problem.evaluate(A, rows, beta=beta)
         variant = dict(kernel=kernel, background=True)
@@ -349,7 +350,7 @@ def test_the_mean_over_a_split_into_batches_is_the_whole(kernel, background, met
 def test_a_mini_batch_is_a_problem_of_its_own(kernel, method):
     A, X, y = _small(n=60)
     beta, priors = np.array([0.1, 0.7, 0.3, 0.02]), np.array([3.0, 1.0, 0.2, 1.0])
-    whole = Objective(X, y, mixture=Mixture(kernel, priors, True, beta), method=method)
+    whole = Objective(ArrayRows(X), y, mixture=Mixture(kernel, priors, True, beta), method=method)
     rows = np.flatnonzero(y != 1)[::-2]  # it lacks a class
     kept = np.unique(y[rows])
     found = whole.restricted(rows).evaluate(A)
@@ -373,7 +374,9 @@ def test_trees_leave_out_pairs_beyond_a_compact_kernel():
     shares = []
     for scale in (1.0, 10.0):
         exact, tree = (
-            Objective(X, y, mixture=Mixture("biweight"), method=method).evaluate(scale * A)
+            Objective(ArrayRows(X), y, mixture=Mixture("biweight"), method=method).evaluate(
+                scale * A
+            )
             for method in METHODS
         )
         assert exact.pair_share == 1
@@ -395,7 +398,8 @@ def test_a_tolerance_is_certified_in_every_variant(priors, background, rtol):
     mixture = Mixture("gaussian", np.ones(4) if isinstance(priors, str) else priors)
     mixture = mixture._replace(background=shape["background"], beta=beta)
     exact, tree = (
-        Objective(X, y, mixture=mixture, method=method, rtol=rtol).evaluate(A) for method in METHODS
+        Objective(ArrayRows(X), y, mixture=mixture, method=method, rtol=rtol).evaluate(A)
+        for method in METHODS
     )
     assert abs(tree.value - exact.value) <= tree.error_bound + 1e-12 * len(X)
     assert tree.error_bound <= max(2 * rtol, 1e-11) * len(X)
@@ -410,7 +414,9 @@ def test_any_data_lie_within_the_certificate(data, problem, rtol):
     priors = data.draw(st.sampled_from([None, np.linspace(1.0, 5.0, len(sizes))]))
     mixture = Mixture("gaussian", priors, data.draw(st.booleans()), beta)
     exact, tree = (
-        Objective(problem.X, y, mixture=mixture, method=method, rtol=rtol).evaluate(problem.A)
+        Objective(ArrayRows(problem.X), y, mixture=mixture, method=method, rtol=rtol).evaluate(
+            problem.A
+        )
         for method in METHODS
     )
     # Sums of P_i <= 1 each; the exponents of both sides are rounded.

@@ -19,6 +19,7 @@ from bench.papers.local_component.rows import FIGURE_5, PUBLISHED_ROWS, Row
 from bench.shared.setup import clock
 from fastmetric import LocalComponentAnalysis
 from fastmetric.learn.local_component.penalty_choice import best_nu, gaussian_nu, range_of_nu
+from fastmetric.learn.rows import ArrayRows
 
 _CONTRASTS = ("logcosh", "exp", "cube")
 _NEIGHBORS = 10  # of the graph that is cut: our choice, see data
@@ -187,7 +188,7 @@ def density(variant: str, splits: Sequence[Parts]) -> Row:
 
 def _density(variant: str, parts: Parts) -> tuple[float, float, int, int]:
     """Return negative log-likelihood, seconds, iterations, local directions of one split."""
-    total = gaussian_nu(parts.train, parts.validation)
+    total = gaussian_nu(ArrayRows(parts.train), ArrayRows(parts.validation))
     if variant == "single Gaussian":
         timing = clock(lambda: Gaussian(total).fit(parts.train))
         return -timing.result.score(parts.test), timing.best, 0, 0
@@ -204,7 +205,7 @@ def _density(variant: str, parts: Parts) -> tuple[float, float, int, int]:
         plain = parameters | {"gaussian": split}  # a search for every nu would take long
         return fitted(nu, **plain, **_SEARCH).score(parts.validation)
 
-    nu = best_nu(value, *range_of_nu(parts.train))
+    nu = best_nu(value, *range_of_nu(ArrayRows(parts.train)))
     timing = clock(lambda: fitted(nu, **parameters, tol=1e-4))
     model = timing.result
     return -model.score(parts.test), timing.best, model.n_iter_, model.n_local_
@@ -241,7 +242,7 @@ def nu_of(parts: Parts) -> float:
     def value(nu: float) -> float:
         return quietly(lambda: local(nu=nu, **_SEARCH).fit(parts.train)).score(parts.validation)
 
-    return best_nu(value, *range_of_nu(parts.train))
+    return best_nu(value, *range_of_nu(ArrayRows(parts.train)))
 
 
 def pca() -> PCA:

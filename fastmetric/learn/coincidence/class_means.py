@@ -12,7 +12,7 @@ from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence, ma
 from fastmetric.learn.coincidence.likelihood_solvers import Model
 from fastmetric.learn.linear_starts import pca
 from fastmetric.learn.optim.outcome import Ending, Recorder
-from fastmetric.learn.rows import column_means, project
+from fastmetric.learn.rows import ArrayRows, Rows, column_means
 
 
 class Settings(NamedTuple):
@@ -32,23 +32,23 @@ class ClassModel(NamedTuple):
     converged: bool
 
 
-def fit_classes(
-    X: np.ndarray, y: np.ndarray, p: int, settings: Settings, n_jobs: int | None
-) -> Iterator[ClassModel]:
+def fit_classes(X: Rows, y: np.ndarray, p: int, settings: Settings) -> Iterator[ClassModel]:
     """Yield the model of each class number of y (n,), in R^p, from rows X (n, D)."""
     n = len(X)
-    rows = np.concatenate([X, X[:1]])  # the last row is the mean of the class at hand
-    center = column_means(X, n_jobs)
+    rows = np.concatenate(
+        [X.resident(), X.block(slice(1))]
+    )  # the last row is the mean of the class at hand
+    center = column_means(X)
     # Directions that tell the class from the rest would be the obvious start, but they separate
     # the training rows at once, whether or not they mean anything.
-    start = pca(X, p, n_jobs) if p <= n else np.eye(p, X.shape[1])
+    start = pca(X, p) if p <= n else np.eye(p, X.shape[1])
     solve = solvers.SOLVERS[settings.solver]
     firsts, seconds = np.arange(n, dtype=np.int32), np.full(n, n, np.int32)
     for number in range(int(y.max()) + 1):
         own = y == number
-        rows[-1] = column_means(X[own], n_jobs)
+        rows[-1] = column_means(X.subset(own))
         pairs = make_pairs(n + 1, firsts, seconds, own)
-        problem = Coincidence(rows, pairs, np.ones(n + 1), n_jobs, center)
+        problem = Coincidence(ArrayRows(rows, X.n_jobs), pairs, np.ones(n + 1), center)
         noise = START_NOISE / p
         W = problem.scaled(start, noise)
         recorder: Recorder[Model] = Recorder()
@@ -60,16 +60,15 @@ def fit_classes(
 
 
 def log_coincidences(
-    X: np.ndarray,
+    X: Rows,
     maps: np.ndarray,
     means: np.ndarray,
     noises: np.ndarray,
-    n_jobs: int | None,
 ) -> np.ndarray:
     """Return log P (n, C) that rows X (n, D) coincide with the means (C, D), [COI-1]."""
     found = np.empty((len(X), len(means)), X.dtype)
     for c, (W, mean, noise) in enumerate(zip(maps, means, noises, strict=True)):
-        Z = project(X, mean.astype(X.dtype), W.astype(X.dtype), n_jobs)
+        Z = X.project(mean.astype(X.dtype), W.astype(X.dtype))
         q = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
         with np.errstate(over="ignore"):  # a row too far away for the precision: log 0
             found[:, c] = -0.5 * (Z.shape[1] * np.log1p(2 * noise) + q / (1 + 2 * noise))

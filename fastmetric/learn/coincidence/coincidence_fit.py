@@ -16,6 +16,7 @@ from fastmetric.learn.coincidence.trials import Start, Trial, VoteErrors
 from fastmetric.learn.linear_starts import pca, rca
 from fastmetric.learn.optim.holdout import FEW, splits
 from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
+from fastmetric.learn.rows import Rows
 
 _PASSES_OF_FEW = 20  # with few rows, which is where neighbours in the input space mean least
 
@@ -27,7 +28,6 @@ class Given(NamedTuple):
 
     p: int  # components
     init: str | np.ndarray
-    n_jobs: int | None
     early_stopping: bool = False
     validation_fraction: float = 0.1
 
@@ -39,9 +39,9 @@ class Fitted(NamedTuple):
     outcome: Outcome[Model]
 
 
-def starts(X: np.ndarray, given: Given, *, labelled: bool = True) -> list[Start]:
+def starts(X: Rows, given: Given, *, labelled: bool = True) -> list[Start]:
     """Return what to start from, or two that trials choose from, the preferred one first."""
-    (n, n_features), (p, init, n_jobs, *_) = X.shape, given
+    (n, n_features), (p, init, *_) = X.shape, given
     if not isinstance(init, str):
         W = init
         return [lambda X, y: W]
@@ -54,13 +54,13 @@ def starts(X: np.ndarray, given: Given, *, labelled: bool = True) -> list[Start]
     if init == "rca" and not labelled:
         raise ValueError("init='rca' needs classes, which pairs do not have. Choose 'pca'.")
 
-    def by_classes(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return rca(X, y, p, n_jobs)
+    def by_classes(X: Rows, y: np.ndarray) -> np.ndarray:
+        return rca(X, y, p)
 
     if init == "rca":
         return [by_classes]
     by_rows = init == "pca" or (init == "auto" and p < most)
-    W = pca(X, p, n_jobs) if by_rows else np.eye(p, n_features)
+    W = pca(X, p) if by_rows else np.eye(p, n_features)
     few = labelled and given.early_stopping and p <= most and n < FEW
     return [by_classes, lambda X, y: W] if init == "auto" and few else [lambda X, y: W]
 
@@ -74,7 +74,7 @@ def schedules(settings: Settings, n_passes: int | str, n: int) -> list[Settings]
 
 
 def problem_of_pairs(
-    X: np.ndarray, pairs: tuple[np.ndarray, ...], given: Given
+    X: Rows, pairs: tuple[np.ndarray, ...], given: Given
 ) -> tuple[Coincidence, np.ndarray, float]:
     """Return the likelihood of pairs of rows, and the map and sigma^2 to start from.
 
@@ -82,7 +82,7 @@ def problem_of_pairs(
     """
     (start,) = starts(X, given, labelled=False)
     W = start(X, pairs[-1])
-    problem = Coincidence(X, make_pairs(len(X), *pairs), np.ones(len(X)), given.n_jobs)
+    problem = Coincidence(X, make_pairs(len(X), *pairs), np.ones(len(X)))
     noise = START_NOISE / len(W)
     return problem, problem.scaled(W, noise) if isinstance(given.init, str) else W, noise
 
@@ -103,7 +103,7 @@ def fit_pairs(
 
 
 def fit(
-    X: np.ndarray,
+    X: Rows,
     y: np.ndarray,
     ways: list[Settings],
     given: Given,
@@ -139,14 +139,14 @@ def fit(
             solvers.keep(recorder, state.model, **figures)
 
         length = len(errors) - 1 if errors else settings.most_rounds
-        return ImpostorRounds(X, y, settings, given.n_jobs).run(start(X, y), length, keep)
+        return ImpostorRounds(X, y, settings).run(start(X, y), length, keep)
 
     outcome = recorder.run(iterations)
     return Fitted(last[0], outcome)
 
 
 def _trials(
-    X: np.ndarray,
+    X: Rows,
     y: np.ndarray,
     settings: Settings,
     given: Given,
@@ -155,9 +155,8 @@ def _trials(
     """Return the trials; none with classes of one row each, where nothing can be learnt."""
     trials = []
     for learnt, held_out in splits(y, given.validation_fraction, rng):
-        rows, labels = X[learnt], y[learnt]
-        wrong = VoteErrors(
-            rows, labels, X[held_out], y[held_out], settings.n_neighbors, given.n_jobs
-        )
-        trials.append(Trial(ImpostorRounds(rows, labels, settings, given.n_jobs), wrong, held_out))
+        rows, labels = X.subset(learnt), y[learnt]
+        others = X.subset(held_out)
+        wrong = VoteErrors(rows, labels, others, y[held_out], settings.n_neighbors)
+        trials.append(Trial(ImpostorRounds(rows, labels, settings), wrong, held_out))
     return trials

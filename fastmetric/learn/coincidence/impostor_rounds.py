@@ -19,7 +19,7 @@ from fastmetric.learn.coincidence.impostors import ActiveSet, target_neighbors
 from fastmetric.learn.coincidence.likelihood import START_NOISE, Coincidence, Scatter
 from fastmetric.learn.coincidence.likelihood_solvers import Model
 from fastmetric.learn.optim.outcome import Ending
-from fastmetric.learn.rows import column_means, project
+from fastmetric.learn.rows import ArrayRows, Rows, column_means
 
 _LONGEST_MOVE = 0.05  # of a map in a round, as a share of its size
 _HALVINGS = 20
@@ -72,16 +72,14 @@ def _median_scale(kappa_sq: np.ndarray, scaled: np.ndarray) -> float:
 class ImpostorRounds:
     """The run from a start to the end: rows X (n, D) of classes y (n,), and kappa^2 of each."""
 
-    def __init__(
-        self, X: np.ndarray, y: np.ndarray, settings: Settings, n_jobs: int | None = None
-    ) -> None:
-        self.X, self.y, self.settings, self.n_jobs = X, y, settings, n_jobs
-        self.center = column_means(X, n_jobs)
+    def __init__(self, X: Rows, y: np.ndarray, settings: Settings) -> None:
+        self.X, self.y, self.settings, self.n_jobs = X, y, settings, X.n_jobs
+        self.center = column_means(X)
         self.ended = ""  # why the last pass did; it may also have run out of iterations
 
     def following(self, settings: Settings) -> ImpostorRounds:
         """Return a run of the same rows by other settings."""
-        return ImpostorRounds(self.X, self.y, settings, self.n_jobs)
+        return ImpostorRounds(self.X, self.y, settings)
 
     def run(
         self, W: np.ndarray, length: int, keep: Callable[[State, int], None]
@@ -112,9 +110,9 @@ class ImpostorRounds:
             if not number:  # nothing to learn
                 return
             W = state.model.W
-            rows = self._project(W)
+            rows = ArrayRows(self._project(W), self.n_jobs)
 
-    def _one_pass(self, W: np.ndarray, rows: np.ndarray, steps: int) -> Iterator[State]:
+    def _one_pass(self, W: np.ndarray, rows: Rows, steps: int) -> Iterator[State]:
         """Yield the state at W, and after each round of so many iterations altogether.
 
         Targets are the nearest among these rows.
@@ -144,9 +142,9 @@ class ImpostorRounds:
             if left > settings.refresh:
                 problem, new = self._problem(model.W)
 
-    def _begin(self, rows: np.ndarray) -> None:
+    def _begin(self, rows: Rows) -> None:
         """Begin a pass, with the targets that are nearest among these rows."""
-        targets = target_neighbors(rows, self.y, self.settings.n_neighbors, self.n_jobs)
+        targets = target_neighbors(rows, self.y, self.settings.n_neighbors)
         self.active = ActiveSet(self.y, targets, self.n_jobs)
         self.kappa_sq = np.ones(len(self.X))
         self.scaled = np.zeros(len(self.X), bool)  # whose kappa^2 means something
@@ -157,7 +155,7 @@ class ImpostorRounds:
 
     def _project(self, W: np.ndarray) -> np.ndarray:
         """Return the rows under W, centred."""
-        return project(self.X, self.center, W.astype(self.X.dtype), self.n_jobs)
+        return self.X.project(self.center, W.astype(self.X.dtype))
 
     def _problem(self, W: np.ndarray) -> tuple[Coincidence, int]:
         """Return the likelihood of the pairs so far, those under W with them; and the new ones."""
@@ -167,7 +165,7 @@ class ImpostorRounds:
         fresh = active.active & ~self.scaled
         self.kappa_sq[fresh] = reach[fresh]
         self.scaled |= fresh
-        return Coincidence(self.X, active.pairs(), self.kappa_sq, self.n_jobs, self.center), new
+        return Coincidence(self.X, active.pairs(), self.kappa_sq, self.center), new
 
     def _moved(self, problem: Coincidence, model: Model, steps: int) -> Model:
         """Return the model after some steps of the solver, a short way along at most."""

@@ -14,13 +14,14 @@ from fastmetric.core.pairs.labelled_pairs import Pairs, impostors_of_tile, offer
 from fastmetric.core.pairs.partition import symmetric_blocks
 from fastmetric.learn.coincidence.likelihood import make_pairs
 from fastmetric.learn.nearest_neighbours import others
+from fastmetric.learn.rows import Rows
 
 _TIES = 1e-6  # rows at the distance of the farthest target, but for rounding, are impostors, too
 _MOST = 100  # impostors of a row in one search: outliers in small classes have all rows
 _LOOK = 250  # what a pair costs besides its product, in dimensions: it keeps tiles short
 
 
-def target_neighbors(X: np.ndarray, y: np.ndarray, k: int, n_jobs: int | None) -> np.ndarray:
+def target_neighbors(X: Rows, y: np.ndarray, k: int) -> np.ndarray:
     """Return pairs (2, m) of each row of X (n, D) with its k nearest of the same class y (n,).
 
     As many as there are, in a smaller class.
@@ -30,17 +31,17 @@ def target_neighbors(X: np.ndarray, y: np.ndarray, k: int, n_jobs: int | None) -
         members = np.flatnonzero(y == label).astype(np.int32)
         most = min(k, len(members) - 1)
         if most:
-            rows = np.ascontiguousarray(X[members])
-            targets = members[nearest_others(rows, most, n_jobs)]
+            rows = np.ascontiguousarray(X.take(members))
+            targets = members[nearest_others(rows, most, X.n_jobs)]
             pairs.append(np.stack([np.repeat(members, most), targets.ravel()]))
     return np.concatenate(pairs, axis=1)
 
 
-def nearest_others(X: np.ndarray, k: int, n_jobs: int | None = None) -> np.ndarray:
-    """Return the row numbers (n, k) of the nearest others of each row of X (n, D)."""
-    search = others(X, k, n_jobs)
-    blocks = search.blocks(len(X))
-    found = np.empty((len(X), k), np.int64)
+def nearest_others(points: np.ndarray, k: int, n_jobs: int | None = None) -> np.ndarray:
+    """Return the row numbers (n, k) of the nearest others of each of the points (n, D)."""
+    search = others(points, k, n_jobs)
+    blocks = search.blocks(len(points))
+    found = np.empty((len(points), k), np.int64)
     parts = engine.run(search.nearest, blocks, n_jobs=n_jobs)
     for rows, part in zip(blocks, parts, strict=True):
         found[rows] = part

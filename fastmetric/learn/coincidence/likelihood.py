@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 
 from fastmetric import engine
 from fastmetric.core.pairs.labelled_pairs import Pairs, pull, search_scales, weigh
-from fastmetric.learn.rows import beyond_rounding, column_means, project
+from fastmetric.learn.rows import Rows, beyond_rounding, column_means
 
 _WORK = 4e6  # pairs times dimensions in a block
 _PRODUCT = 1 / 16  # what a term of a matrix product costs, in such units
@@ -54,15 +54,14 @@ class Coincidence:
 
     def __init__(
         self,
-        X: np.ndarray,
+        X: Rows,
         pairs: Pairs,
         kappa_sq: np.ndarray,
-        n_jobs: int | None = None,
         center: np.ndarray | None = None,
     ) -> None:
         """Take the column means as `center` if they are known."""
-        self.X, self.pairs, self.kappa_sq, self.n_jobs = X, pairs, kappa_sq, n_jobs
-        self.center = column_means(X, n_jobs) if center is None else center
+        self.X, self.pairs, self.kappa_sq, self.n_jobs = X, pairs, kappa_sq, X.n_jobs
+        self.center = column_means(X) if center is None else center
 
     @property
     def n_pairs(self) -> int:
@@ -71,7 +70,7 @@ class Coincidence:
 
     def project(self, W: np.ndarray) -> np.ndarray:
         """Return the rows under W, centred, in the precision of X."""
-        return project(self.X, self.center, W.astype(self.X.dtype), self.n_jobs)
+        return self.X.project(self.center, W.astype(self.X.dtype))
 
     def evaluate(self, W: np.ndarray, noise: float) -> Evaluation:
         """Return the likelihood at a map W (p, D) and sigma^2, with its slopes."""
@@ -97,7 +96,7 @@ class Coincidence:
 
     def scatter(self) -> np.ndarray:
         """Return S = sum delta delta^T over all pairs, (D, D)."""
-        S = self._scattered(self.X - self.center, np.ones(self.n_pairs))
+        S = self._scattered(self.X.resident() - self.center, np.ones(self.n_pairs))
         return (S + S.T) / 2
 
     def scaled(self, W: np.ndarray, noise: float) -> np.ndarray:
@@ -141,7 +140,7 @@ class Coincidence:
             first, last = rows
             U = np.empty((last - first, Z.shape[1]), Z.dtype)
             pull(Z, self.pairs, weights, first, last, U)
-            return U.T @ (self.X[first:last] - self.center)
+            return U.T @ (self.X.block(slice(first, last)) - self.center)
 
         blocks = self._blocks(Z.shape[1], _PRODUCT * total.size)
         for part in engine.run(task, blocks, n_jobs=self.n_jobs):

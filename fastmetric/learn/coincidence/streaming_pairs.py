@@ -15,7 +15,7 @@ from sklearn.utils import gen_batches
 from fastmetric.learn.coincidence.likelihood import Coincidence, make_pairs
 from fastmetric.learn.coincidence.likelihood_solvers import LEAST_NOISE, MOST_NOISE
 from fastmetric.learn.optim.step_rule import StepRule, online_scale
-from fastmetric.learn.rows import beyond_rounding
+from fastmetric.learn.rows import ArrayRows, Rows, beyond_rounding
 
 _BATCH = 100  # pairs in a step
 
@@ -53,18 +53,17 @@ class PairSteps:
 
     def learn(
         self,
-        X: np.ndarray,
+        X: Rows,
         firsts: np.ndarray,
         seconds: np.ndarray,
         coincide: np.ndarray,
-        n_jobs: int | None = None,
     ) -> float:
         """Take steps by pairs (m,) of the rows X (n, D), in their order.
 
         Returns the likelihood of the pairs, each as it was before the step that it had a part in.
         """
         return sum(
-            self._step(X[firsts[part]], X[seconds[part]], coincide[part], n_jobs)
+            self._step(X.take(firsts[part]), X.take(seconds[part]), coincide[part], X.n_jobs)
             for part in gen_batches(len(coincide), _BATCH)
         )
 
@@ -75,7 +74,9 @@ class PairSteps:
         m = len(coincide)
         rows = np.concatenate([ours, theirs])
         pairs = make_pairs(2 * m, np.arange(m), np.arange(m, 2 * m), coincide)
-        found = Coincidence(rows, pairs, np.ones(2 * m), n_jobs).evaluate(self.W, self.noise)
+        found = Coincidence(ArrayRows(rows, n_jobs), pairs, np.ones(2 * m)).evaluate(
+            self.W, self.noise
+        )
         gaps = np.subtract(ours, theirs, dtype=np.float64)
         self.n_pairs += m
         self.squares += np.mean(gaps**2 - self.squares, axis=0) * (m / self.n_pairs)

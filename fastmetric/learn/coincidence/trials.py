@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric.learn.coincidence.impostor_rounds import ImpostorRounds, Settings
-from fastmetric.learn.rows import column_means, project
+from fastmetric.learn.rows import Rows, column_means
 from fastmetric.learn.tree_search import nearest_rows
 
 _PATIENCE = 10  # rounds without fewer errors
@@ -23,7 +23,7 @@ class Trial(NamedTuple):
 
 
 # rows (n, D), classes (n,) -> a map (p, D)
-Start = Callable[[np.ndarray, np.ndarray], np.ndarray]
+Start = Callable[[Rows, np.ndarray], np.ndarray]
 
 
 def best_start(trials: Sequence[Trial], starts: Sequence[Start]) -> Start:
@@ -107,23 +107,20 @@ class VoteErrors:
 
     def __init__(
         self,
-        X: np.ndarray,
+        X: Rows,
         y: np.ndarray,
-        X_held_out: np.ndarray,
+        X_held_out: Rows,
         y_held_out: np.ndarray,
         k: int,
-        n_jobs: int | None,
     ) -> None:
         """Take the rows learnt from and those held out, with their class numbers."""
         self.X, self.y, self.X_held_out, self.y_held_out = X, y, X_held_out, y_held_out
-        self.k, self.n_jobs = min(k, len(X)), n_jobs
-        self.center = column_means(X, n_jobs)
+        self.k, self.n_jobs = min(k, len(X)), X.n_jobs
+        self.center = column_means(X)
 
     def __call__(self, W: np.ndarray) -> np.ndarray:
         """Return which rows held out are wrong under the map W (p, D)."""
         W = W.astype(self.X.dtype)
-        Z, held_out = (
-            project(rows, self.center, W, self.n_jobs) for rows in (self.X, self.X_held_out)
-        )
+        Z, held_out = (X.project(self.center, W) for X in (self.X, self.X_held_out))
         near = nearest_rows(Z, held_out, self.k, self.n_jobs)
         return vote(self.y[near]) != self.y_held_out

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastmetric.learn.optim.scalar_search import search_on_grid
-from fastmetric.learn.rows import column_deviations, column_means, project
+from fastmetric.learn.rows import ArrayRows, column_deviations, column_means
 
 LEAST_LOO = 1e-6  # lower bound of "loo", in units of the largest range of a feature
 
@@ -31,7 +31,11 @@ class Metric(NamedTuple):
             return X
         with np.errstate(all="ignore"):  # what overflows is refused below
             A = self.map.astype(X.dtype)
-            Z = (X - self.center) / A if A.ndim == 1 else project(X, self.center, A, n_jobs)
+            Z = (
+                (X - self.center) / A
+                if A.ndim == 1
+                else ArrayRows(X, n_jobs).project(self.center, A)
+            )
         if not np.isfinite(Z).all():
             raise ValueError(
                 f"bandwidth is too small for these rows: divided by it, they leave {X.dtype}."
@@ -57,7 +61,7 @@ def metric_of(bandwidth: Any, X: np.ndarray, n_jobs: int | None = None) -> Metri
         return Metric(h, d * math.log(h))
     scale = _array(bandwidth, d)
     # Centred, so that rows far from the origin keep their digits in the map.
-    center = column_means(X, n_jobs)
+    center = column_means(ArrayRows(X, n_jobs))
     if scale.ndim == 1:
         return Metric(1.0, float(np.log(scale).sum()), scale, center)
     root = _root(scale)
@@ -114,7 +118,8 @@ def gradient_bandwidth(X: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     1 for a feature that is constant, but for rounding.
     """
     n, d = X.shape
-    deviations = column_deviations(X, column_means(X, n_jobs), n_jobs)
+    rows = ArrayRows(X, n_jobs)
+    deviations = column_deviations(rows, column_means(rows))
     widths = deviations * (4 / ((d + 4) * n)) ** (1 / (d + 6))
     return np.where(deviations == 0, 1.0, widths)
 

@@ -104,8 +104,8 @@ def _sweep(
         if batches.neighbours < n:
             others = np.sort(sample_without_replacement(n, batches.neighbours, random_state=rng))
         place[others] = np.arange(len(others))
-        ref = X if len(others) == n else X[others]
-        logs, new = expect_rows(problem, model, X[rows], ref, place[rows])
+        ref = X.resident() if len(others) == n else X.take(others)
+        logs, new = expect_rows(problem, model, X.take(rows), ref, place[rows])
         place[others] = -1
         total += float(logs.sum())
         penalties += len(rows) * problem.penalty.of(model)
@@ -120,4 +120,5 @@ def estimated_likelihood(problem: Problem, model: LocalModel, rng: np.random.Ran
     rows = np.arange(n)
     if n * n > _JUDGED_PAIRS:
         rows = sample_without_replacement(n, max(2, int(_JUDGED_PAIRS / n)), random_state=rng)
-    return float(expect_rows(problem, model, problem.X[rows], problem.X, rows)[0].mean())
+    found = expect_rows(problem, model, problem.X.take(rows), problem.X.resident(), rows)
+    return float(found[0].mean())

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular
 
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
-from fastmetric.learn.rows import whitened
+from fastmetric.learn.rows import Rows
 
 
 class SingularError(ValueError):
@@ -184,9 +184,9 @@ class LocalDensity:
         self.model, self.mean, self.rows, self.n_jobs = model, mean, rows, n_jobs
         self._sums: KernelSums | None = None
 
-    def coordinates(self, X: np.ndarray) -> np.ndarray:
+    def coordinates(self, X: Rows) -> np.ndarray:
         """Return rows X (m, D) in the coordinates of the model."""
-        return whitened(X, self.mean, self.model.B, self.n_jobs)
+        return X.project(self.mean, self.model.B, precise=True)
 
     def log_densities(self, W: np.ndarray, label: str | None = None) -> np.ndarray:
         """Return log p (m,) at rows of coordinates W (m, D), float64; nothing is left out."""

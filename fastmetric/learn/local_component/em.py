@@ -17,7 +17,7 @@ from fastmetric.learn.local_component.covariance_model import (
 )
 from fastmetric.learn.local_component.e_step import among_all
 from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
-from fastmetric.learn.rows import column_means, covariance, whitened
+from fastmetric.learn.rows import ArrayRows, Rows, mean_and_covariance
 
 _TRIAL = 40  # iterations of every trial
 
@@ -29,17 +29,16 @@ class Problem:
 
     def __init__(
         self,
-        X: np.ndarray,
+        X: Rows,
         shape: Shape,
         penalty: Penalty,
-        n_jobs: int | None = None,
         label: str | None = None,
         moments: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
         """Take the data; `moments` are the mean (D,) and the covariance (D, D), None: of X."""
         self.X, self.shape, self.penalty = X, shape, penalty
-        self.n_jobs, self.label = n_jobs, label
-        self.mean, self.cov = mean_and_covariance(X, n_jobs) if moments is None else moments
+        self.n_jobs, self.label = X.n_jobs, label
+        self.mean, self.cov = mean_and_covariance(X) if moments is None else moments
         self.total = self.cov + penalty.total * np.eye(X.shape[1])
 
     def start(self) -> LocalModel:
@@ -56,9 +55,10 @@ class Problem:
         """Return the model of a local covariance, penalty included, with q local directions."""
         return model_of(covariance, self.total, self.shape, q=q)
 
-    def rows(self, model: LocalModel, X: np.ndarray | None = None) -> np.ndarray:
-        """Return rows, None: all, in the coordinates of a model, (m, D)."""
-        return whitened(self.X if X is None else X, self.mean, model.B, self.n_jobs)
+    def rows(self, model: LocalModel, some: np.ndarray | None = None) -> np.ndarray:
+        """Return rows (m, D), None: all, in the coordinates of a model."""
+        X = self.X if some is None else ArrayRows(some, self.n_jobs)
+        return X.project(self.mean, model.B, precise=True)
 
     def expect(self, model: LocalModel) -> tuple[float, np.ndarray]:
         """Return the mean leave-one-out log-likelihood and the local covariance [LOC-3]."""
@@ -72,26 +72,6 @@ class Problem:
     def objective(self, model: LocalModel, log_likelihood: float) -> float:
         """Return the penalised mean log-likelihood, which EM never lowers."""
         return log_likelihood - self.penalty.of(model)
-
-
-def mean_and_covariance(X: np.ndarray, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean (D,) and the covariance (D, D), divisor n, in float64.
-
-    Features that are constant have a variance of exactly 0.
-    """
-    center = column_means(X, n_jobs)
-    rest = np.zeros(len(center))
-    for first in range(0, len(X), 4096):
-        rest += np.subtract(X[first : first + 4096], center, dtype=np.float64).sum(axis=0)
-    rest /= len(X)
-    mean = center + rest
-    cov = covariance(X, mean, n_jobs)
-    if not np.isfinite(cov).all():
-        raise ValueError("The variances of X overflow float64. Scale the features down.")
-    constant = np.sqrt(np.diag(cov)) <= 8 * np.finfo(X.dtype).eps * np.abs(mean)
-    cov[constant] = 0
-    cov[:, constant] = 0
-    return mean, cov
 
 
 def figures(n_local: int, log_likelihood: float, objective: float) -> dict[str, float]:

@@ -23,6 +23,7 @@ from fastmetric.learn.local_component.em import Problem, maximise, search_direct
 from fastmetric.learn.local_component.penalty_choice import choose_nu
 from fastmetric.learn.local_component.per_row import Kernels, maximise_each
 from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
+from fastmetric.learn.rows import Rows
 
 _TRIAL_TOL = 3e-3  # of EM, while nu is still being chosen
 
@@ -39,7 +40,6 @@ class Settings(NamedTuple):
     validation_fraction: float
     max_iter: int
     tol: float
-    n_jobs: int | None = None
     label: str | None = None  # of a progress bar
 
 
@@ -56,12 +56,10 @@ class Fitted(NamedTuple):
 OnIterate = Callable[[Iterate], None]
 
 
-def fit(
-    X: np.ndarray, settings: Settings, rng: np.random.RandomState, on_iterate: OnIterate
-) -> Fitted:
+def fit(X: Rows, settings: Settings, rng: np.random.RandomState, on_iterate: OnIterate) -> Fitted:
     """Learn the covariance of the kernel from rows X (n, D)."""
     penalty = settings.penalty or _choose_penalty(X, settings, rng)
-    problem = Problem(X, settings.shape, penalty, settings.n_jobs, settings.label)
+    problem = Problem(X, settings.shape, penalty, settings.label)
     outcome: Outcome[Any] = _maximise(problem, settings, rng, on_iterate)
     model, roots = outcome.last.model, None
     if settings.per_row and not outcome.interrupted:
@@ -72,7 +70,7 @@ def fit(
     return Fitted(problem, model, roots, value, outcome)
 
 
-def _choose_penalty(X: np.ndarray, settings: Settings, rng: np.random.RandomState) -> Penalty:
+def _choose_penalty(X: Rows, settings: Settings, rng: np.random.RandomState) -> Penalty:
     """Return the penalty of largest likelihood on rows held out."""
     n = len(X)
     n_out = max(1, round(settings.validation_fraction * n))
@@ -82,7 +80,7 @@ def _choose_penalty(X: np.ndarray, settings: Settings, rng: np.random.RandomStat
             "more rows or a number."
         )
     order = rng.permutation(n)
-    rows, held_out = X[np.sort(order[n_out:])], X[np.sort(order[:n_out])]
+    rows, held_out = X.subset(np.sort(order[n_out:])), X.subset(np.sort(order[:n_out]))
     seed = rng.randint(2**31)  # every nu sees the same batches
     trial = settings._replace(tol=max(settings.tol, _TRIAL_TOL))
     if settings.batches is not None:
@@ -96,7 +94,7 @@ def _choose_penalty(X: np.ndarray, settings: Settings, rng: np.random.RandomStat
             raise KeyboardInterrupt
         return outcome.last.model
 
-    return choose_nu(rows, held_out, settings.shape, learn, settings.n_jobs)
+    return choose_nu(rows, held_out, settings.shape, learn)
 
 
 def _maximise(
@@ -130,7 +128,7 @@ def _maximise_each(
     def iterations() -> tuple[Ending, str]:
         ends = settings.max_iter, settings.tol
         each = maximise_each(
-            W, settings.smoothing, *ends, settings.n_jobs, on_iterate, settings.label
+            W, settings.smoothing, *ends, problem.n_jobs, on_iterate, settings.label
         )
         recorder.keep(each)
         return each.ending, each.message

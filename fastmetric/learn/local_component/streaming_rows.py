@@ -10,7 +10,8 @@ from sklearn.utils import check_random_state
 
 from fastmetric.learn.local_component.batch_em import Batches, expect_rows, mixed
 from fastmetric.learn.local_component.covariance_model import LocalModel
-from fastmetric.learn.local_component.em import Problem, mean_and_covariance
+from fastmetric.learn.local_component.em import Problem
+from fastmetric.learn.rows import Rows, mean_and_covariance
 
 
 class Seen(NamedTuple):
@@ -31,7 +32,7 @@ def generator(random_state: Any, n: int) -> np.random.RandomState:
 
 
 def first_seen(
-    X: np.ndarray,
+    X: Rows,
     size: int,
     rng: np.random.RandomState,
     moments: tuple[np.ndarray, np.ndarray],
@@ -43,17 +44,15 @@ def first_seen(
     chosen = np.sort(rng.permutation(len(X))[:size])
     places = np.full(len(X), -1)
     places[chosen] = np.arange(len(chosen))
-    return Seen(len(X), *moments, moments[1], X[chosen]), places
+    return Seen(len(X), *moments, moments[1], X.take(chosen)), places
 
 
-def joined(
-    seen: Seen, X: np.ndarray, size: int, rng: np.random.RandomState, n_jobs: int | None
-) -> tuple[Seen, np.ndarray]:
+def joined(seen: Seen, X: Rows, size: int, rng: np.random.RandomState) -> tuple[Seen, np.ndarray]:
     """Return what is kept after new rows X (m, D), and each one's place in the sample, or -1.
 
     The sample stays one of all rows seen, each as likely to be in it as any other.
     """
-    mean, cov = mean_and_covariance(X, n_jobs)
+    mean, cov = mean_and_covariance(X)
     count = seen.n + len(X)
     share, gap = len(X) / count, mean - seen.mean
     cov = (1 - share) * seen.cov + share * cov + share * (1 - share) * np.outer(gap, gap)
@@ -67,8 +66,8 @@ def joined(
     replacing = np.flatnonzero(drawn < len(source))
     source[drawn[replacing]] = replacing + free  # of several for one place the last one stays
     new = source >= 0
-    sample = np.concatenate([seen.sample, X[:free]])
-    sample[new] = X[source[new]]
+    sample = np.concatenate([seen.sample, X.block(slice(free))])
+    sample[new] = X.take(source[new])
     places = np.full(len(X), -1)
     places[source[new]] = np.flatnonzero(new)
     return Seen(count, seen.mean + share * gap, cov, seen.local, sample), places
@@ -86,7 +85,7 @@ def learnt(
     X, local, model, total = problem.X, seen.local, start, 0.0
     for first in range(0, len(X), batches.size):
         rows = slice(first, first + batches.size)
-        logs, new = expect_rows(problem, model, X[rows], seen.sample, places[rows])
+        logs, new = expect_rows(problem, model, X.block(rows), seen.sample, places[rows])
         share = min(1.0, len(logs) / len(seen.sample))
         local = mixed(local, new, batches.discount, share)
         model = problem.model(local)

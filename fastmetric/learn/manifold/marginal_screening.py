@@ -18,7 +18,7 @@ from fastmetric.learn import costs
 from fastmetric.learn.chooser import cheaper
 from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, empty_sums, shapes_of
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
-from fastmetric.learn.rows import whitened
+from fastmetric.learn.rows import ArrayRows
 
 _NARROW = np.dtype(np.float32)  # in which marginals are multiplied
 _MOST_ROUNDING = 10.0  # nats, with which screening pays
@@ -92,7 +92,8 @@ def _coordinates(
     rows: np.ndarray, gaussians: LocalGaussians, basis: np.ndarray, n_jobs: int | None
 ) -> np.ndarray:
     """Return the coordinates of some rows in the basis (D, d), float32."""
-    return whitened(rows, gaussians.center, basis.T, n_jobs).astype(_NARROW, copy=False)
+    found = ArrayRows(rows, n_jobs).project(gaussians.center, basis.T, precise=True)
+    return found.astype(_NARROW, copy=False)
 
 
 def _rounding(d: int, size: float, gaussians: LocalGaussians, grid: ShapeGrid) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.learn.nearest_neighbours import others
-from fastmetric.learn.rows import column_means
+from fastmetric.learn.rows import ArrayRows, column_means
 
 _VALUES = 2**20  # differences held at a time, in float64
 _FLOPS = 1e9  # of the decompositions in a block
@@ -50,7 +50,7 @@ def neighbourhood_pca(
     n, n_features = X.shape
     k = min(neighborhood.n_neighbors, n - 1)
     q = min(q, k, n_features)
-    center = column_means(X, n_jobs)
+    center = column_means(ArrayRows(X, n_jobs))
     directions = np.empty((n, q, n_features), X.dtype)
     variances, offsets = np.empty((n, q), X.dtype), np.empty((n, q), X.dtype)
     if q == 0:

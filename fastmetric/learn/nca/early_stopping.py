@@ -8,7 +8,7 @@ from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.nca.training import LearntMap
 from fastmetric.learn.optim.outcome import Iterate, Outcome
-from fastmetric.learn.rows import project
+from fastmetric.learn.rows import Rows
 
 _PATIENCE = 10  # iterations without a better score
 
@@ -16,7 +16,7 @@ _PATIENCE = 10  # iterations without a better score
 class Validation:
     """Scores the maps of a run by the mean P of rows that it does not see, and keeps the best."""
 
-    def __init__(self, problem: Objective, X: np.ndarray, y: np.ndarray) -> None:
+    def __init__(self, problem: Objective, X: Rows, y: np.ndarray) -> None:
         """Take the rows held out (m, D), and their class numbers (m,) in the problem."""
         self.problem, self.X, self.y = problem, X, y
         self.scores: list[float] = []  # of the start and of every iteration
@@ -25,7 +25,7 @@ class Validation:
     def score(self, A: np.ndarray, beta: float | None = None) -> float:
         """Return the mean P of the rows held out under a map."""
         problem = self.problem
-        query = project(self.X, problem.center, A.astype(self.X.dtype), problem.n_jobs)
+        query = self.X.project(problem.center, A.astype(self.X.dtype))
         offsets = problem.classes.offsets
         posterior = Posterior(
             problem.project(A),

@@ -14,6 +14,7 @@ from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.training import LearntMap, Settings, Trainer
 from fastmetric.learn.optim.holdout import hold_out
 from fastmetric.learn.optim.outcome import Iterate, Outcome
+from fastmetric.learn.rows import Rows
 
 _WHOLE_TO = 20_000  # rows over which the objective of a fit in batches is taken whole, in the end
 _SOME = 1000  # rows for more than that
@@ -33,7 +34,7 @@ OnIterate = Callable[[Iterate[LearntMap]], None]
 
 
 def fit(
-    X: np.ndarray,
+    X: Rows,
     y: np.ndarray,
     mixture: Mixture,
     settings: Settings,
@@ -53,14 +54,14 @@ def fit(
     settings = settings._replace(solver=solver, batch_size=size)
     d, init = starts.resolved_start(settings, X.shape[1], len(learnt), n_classes)
     everything = len(learnt) == len(X)
-    rows, labels = (X, y) if everything else (X[learnt], y[learnt])
+    rows, labels = (X, y) if everything else (X.subset(learnt), y[learnt])
     problem = make_objective(rows, labels, mixture, settings)
     in_batches = solver != "lbfgs"
     start = starts.starting_map(init, d, problem, settings, rng, in_batches=in_batches)
     validation = None
     if settings.early_stopping:
         numbers = np.searchsorted(np.unique(y[learnt]), y[held_out])
-        validation = Validation(problem, X[held_out], numbers)
+        validation = Validation(problem, X.subset(held_out), numbers)
 
     def told(iterate: Iterate[LearntMap]) -> None:
         over = validation is not None and validation.is_over(iterate)
@@ -84,13 +85,12 @@ def fit(
     return Fitted(best, objective, error_bound, history, outcome)
 
 
-def make_objective(X: np.ndarray, y: np.ndarray, mixture: Mixture, settings: Settings) -> Objective:
+def make_objective(X: Rows, y: np.ndarray, mixture: Mixture, settings: Settings) -> Objective:
     """Return the objective on rows, with the classes that they have."""
     present, y = np.unique(y, return_inverse=True)
     return Objective(
         X,
         y,
-        settings.n_jobs,
         mixture=mixture.of_classes(present),
         method=settings.method,
         rtol=settings.rtol,

@@ -25,7 +25,7 @@ from fastmetric.learn.pair_sums.problem import (
     Segments,
 )
 from fastmetric.learn.pair_sums.ways import WAYS
-from fastmetric.learn.rows import column_means, cross_product, project
+from fastmetric.learn.rows import Rows, column_means
 
 _LIGHTEST = 1e-20  # with smaller weights, what rows pull with would overflow in float32
 
@@ -96,21 +96,20 @@ class Objective:
 
     def __init__(
         self,
-        X: np.ndarray,
+        X: Rows,
         y: np.ndarray,
-        n_jobs: int | None = None,
         *,
         mixture: Mixture = Mixture(),  # noqa: B008 (immutable)
         method: str = "exact",
         rtol: float = 0.0,
     ) -> None:
-        """Take the data X (n, D), a float array, and class numbers y (n,), 0-based, none missing.
+        """Take the data X (n, D) and class numbers y (n,), 0-based, none missing.
 
         `method` is "exact", "tree", with class sums within `rtol`, or "auto", the faster one.
         """
-        self.X, self.n_jobs, self.method, self.rtol = X, n_jobs, method, rtol
+        self.X, self.n_jobs, self.method, self.rtol = X, X.n_jobs, method, rtol
         self.mixture, self.labels = mixture, y
-        self.center = column_means(X, n_jobs)
+        self.center = column_means(X)
         self.order = np.argsort(y, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(y))])
         self.y = y[self.order]
@@ -118,7 +117,7 @@ class Objective:
 
     def project(self, A: np.ndarray) -> np.ndarray:
         """Return the centred, projected rows (n, d), sorted by class."""
-        Z = project(self.X, self.center, A.astype(self.X.dtype), self.n_jobs)
+        Z = self.X.project(self.center, A.astype(self.X.dtype))
         limit = np.sqrt(np.finfo(Z.dtype).max / (8 * Z.shape[1]))
         if not np.abs(Z).max() < limit:
             raise ValueError(
@@ -137,9 +136,8 @@ class Objective:
         """Return the objective of some rows among themselves."""
         kept, y = np.unique(self.labels[rows], return_inverse=True)
         return Objective(
-            self.X[rows],
+            self.X.subset(rows),
             y,
-            self.n_jobs,
             mixture=self.mixture.of_classes(kept),
             method=self.method,
             rtol=self.rtol,
@@ -222,7 +220,7 @@ class Objective:
         """Return 2 UᵀX (d, D) for U (n, d) of the sorted rows."""
         unsorted = np.empty_like(U, dtype=self.X.dtype)
         unsorted[self.order] = 2 * U
-        return cross_product(unsorted, self.X, self.center, self.n_jobs)
+        return self.X.cross(unsorted, self.center)
 
     def _pairs(
         self, Z: np.ndarray, class_weights: ClassWeights, chosen: np.ndarray | None

@@ -50,7 +50,7 @@ class PenalisedObjective:
         These are the deviations of the features, with the penalty's share in a row as variance of
         its own: in a feature that varies less, it is the penalty that keeps an entry small.
         """
-        deviations = column_deviations(problem.X, problem.center, problem.n_jobs)
+        deviations = column_deviations(problem.X, problem.center)
         return np.hypot(deviations, np.sqrt(self.alpha / len(problem.X)))
 
     def evaluate(

@@ -60,7 +60,7 @@ def starting_map(
     biweight = problem.mixture.kernel == "biweight"
     if isinstance(init, str):
         price = settings.alpha / len(problem.X)
-        init = linear_starts.start(init, d, problem.X, problem.labels, rng, price, problem.n_jobs)
+        init = linear_starts.start(init, d, problem.X, problem.labels, rng, price)
         init = adapted(init, problem.mixture.kernel, in_batches)
     return within_reach(init, problem) if biweight else init
 

@@ -47,7 +47,6 @@ class Settings(NamedTuple):
     verbose: bool = False
     method: str = "exact"  # of the sums over pairs
     rtol: float = 0.0
-    n_jobs: int | None = None
     n_components: int | None = None
     init: str | np.ndarray = "auto"
     subsample: int | None = None  # rows
@@ -178,7 +177,7 @@ class Trainer:
     def _size(self, A: np.ndarray) -> float:
         """Return the size of a map, in units in which every feature has variance one."""
         problem = self.problem
-        units = column_deviations(problem.X, problem.center, problem.n_jobs)
+        units = column_deviations(problem.X, problem.center)
         return float(np.linalg.norm(A * units))
 
     def _run(

@@ -13,7 +13,7 @@ method to sum is a class with these two passes, `log_sums` and `gradient`:
 
 The data's way: projected rows, sorted by class, so that a class is a slice and no inner loop
 compares labels; a method is chosen; `log_sums`; the objective turns the logs into one weight per
-row; `gradient`; the product with the data is the caller's (`learn.rows.cross_product`).
+row; `gradient`; the product with the data is the caller's (`learn.rows`).
 
 Decisions
 ---------
