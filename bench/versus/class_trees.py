@@ -127,9 +127,7 @@ def _share_in_reach(Z: np.ndarray) -> float:
 def _row(case: str, plan: Plan) -> Row:
     """Return time and agreement of both ways; the peer is our exact one."""
     X, y = covertype(plan.n, _COLUMNS, standardised=case == "standardised")
-    A = linear_starts.start(
-        "pca", _COMPONENTS, Objective(ArrayRows(X), y.astype(np.intp)), _NO_STATE
-    )
+    A = linear_starts.start("pca", _COMPONENTS, ArrayRows(X), y.astype(np.intp), _NO_STATE)
     problem = Problem(A, X, y)
     compiling = clock(partial(_load_code, problem)).best
     tasks = {"exact": partial(_exact, problem), "tree": partial(_tree, problem)}

@@ -5,7 +5,8 @@ results in order. It knows arrays, labels and settings, not estimators or messag
 
 Files:
 
-* `rows`: what are means, covariances and products with the data matrix, block by block?
+* `rows`: what is X? The only door to the data of a fit: blocks, chosen rows, means, moments,
+  projections and products.
 * `tree_building`: how is a k-d tree built on all cores?
 * `linear_starts`: which map do PCA, LDA or RCA give?
 * `nearest_neighbours`: which are every point's nearest others?

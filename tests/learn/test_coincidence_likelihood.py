@@ -307,7 +307,7 @@ def test_rounds_never_fall_on_the_pairs_they_have(solver):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 5)), rng.integers(0, 3, 300)
     rounds = ImpostorRounds(ArrayRows(X), y, Settings(3, solver, refresh=3, max_iter=9, tol=0.0))
-    rounds._begin(X)
+    rounds._begin(rounds.X)
     W = np.eye(5)
     for _ in range(3):
         problem, _ = rounds._problem(W)

@@ -276,13 +276,13 @@ def test_many_users_in_many_threads_leave_the_original_numbers(two_blas_threads)
 def test_the_limit_is_lifted_while_a_traceback_is_kept(
     two_blas_threads,
 ):
-    X = np.zeros((200_000, 2))  # several row ranges
+    X = rows.ArrayRows(np.zeros((200_000, 2)), n_jobs=2)  # several row ranges
 
     def parts_that_do_not_add_up(rows):
         return np.zeros(2 if rows.start == 0 else 3)
 
     with pytest.raises(ValueError, match="broadcast") as kept:
-        rows._sum_of_blocks(parts_that_do_not_add_up, X, n_jobs=2)
+        X._sum(parts_that_do_not_add_up, X.ranges())
     assert set(blas_threads()) == {2}
     assert kept.tb is not None
 

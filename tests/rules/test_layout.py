@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tests.rules.test_rules import sources
+from tests.rules.test_rules import PACKAGE, sources
 
 INIT = "__init__.py"
 MOST_FILES = 10  # in a folder, __init__ not counted
@@ -226,3 +226,26 @@ def test_the_rule_finds_a_violation(rule, modules):
 )
 def test_the_rule_lets_a_good_package_pass(rule, modules):
     assert not rule(modules)
+
+
+# Their points are in memory: trees, neighbours, and densities over them.
+RESIDENT = ("kernel_sums", "manifold", "nearest_neighbours", "tree_building", "tree_search", "rows")
+
+
+def takers_of_an_array(source: str) -> list[str]:
+    """Return the functions that take the data X of a fit as an array."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+        for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        if arg.arg == "X" and (arg.annotation is None or "Rows" not in ast.unparse(arg.annotation))
+    ]
+
+
+def test_fits_read_data_through_rows_only():
+    assert takers_of_an_array("def f(X: np.ndarray): ...\ndef g(X: Rows): ...") == ["f"]
+    learn = PACKAGE / "learn"
+    for path in learn.rglob("*.py"):
+        if path.relative_to(learn).parts[0].removesuffix(".py") not in RESIDENT:
+            assert not takers_of_an_array(path.read_text()), path
