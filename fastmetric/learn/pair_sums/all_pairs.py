@@ -34,8 +34,8 @@ from fastmetric.learn.pair_sums.problem import (
 # relative to its nearest neighbour.
 _UNDERFLOWED = {np.dtype(np.float64): 1e-280, np.dtype(np.float32): 1e-28}
 
-_PROBES = 48  # rows that are looked at before the method is chosen
-_THINNED = 1000  # points that they are looked at against, at first
+_PROBES = 48  # rows that are summed before the method is chosen
+_THINNED = 1000  # points that they are summed over, at first
 
 Part = tuple[np.ndarray, ...]
 
@@ -228,7 +228,7 @@ def cost_table(problem: PairProblem) -> costs.Costs:
 
 
 def mostly_underflowed(problem: PairProblem, n_jobs: int | None = None) -> bool:
-    """Return whether the sums of most points underflow: then symmetric blocks are a detour.
+    """Return whether the sums of most points underflow: then symmetric blocks are wasted work.
 
     A few points are summed over a part of the points first, which gives a lower bound.
     """
