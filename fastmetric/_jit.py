@@ -13,13 +13,17 @@ whose reassociated sums differ in the last bits.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import numba
 from numba import types
 from numba.core import cgutils
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
+
+from fastmetric._code_cache import CodeCache
 
 _REASSOCIATED = {"contract", "nsz", "arcp", "reassoc"}
 _IN_ORDER = {"contract"}
@@ -27,11 +31,11 @@ _IN_ORDER = {"contract"}
 
 def _jit(function: Callable[..., Any], fastmath: set[str]) -> Callable[..., Any]:
     """Return `function` compiled lazily, without the GIL, cached on disk if possible."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "forceinline": True}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no writable folder for the cache anywhere
-        return numba.njit(**options)(function)
+    compiled: Any = numba.njit(nogil=True, fastmath=fastmath, forceinline=True)(function)
+    if isinstance(compiled, Dispatcher):  # not with NUMBA_DISABLE_JIT
+        with contextlib.suppress(RuntimeError):  # no writable folder anywhere
+            compiled._cache = CodeCache(function)  # type: ignore[attr-defined]
+    return compiled
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
-import hashlib
 import importlib.util
 import os
 import sys
@@ -26,32 +25,6 @@ _REST = 0.3  # seconds between two timed runs
 
 class UnavailableError(Exception):
     """A benchmark cannot run here; the message says why."""
-
-
-# The compile cache
-
-
-@functools.cache  # the sources as they are imported, whatever is edited during a run
-def source_digest() -> str:
-    """Return a digest of all sources of the fastmetric that would be imported."""
-    spec = importlib.util.find_spec("fastmetric")
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("fastmetric is neither installed nor in the current folder.")
-    folder = Path(spec.origin).parent
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(str(path.relative_to(folder)).encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def use_cache_of_these_sources() -> None:
-    """Give every state of the sources a compile cache of its own.
-
-    Numba's cache does not notice an edit in a file that the cached function calls into.
-    """
-    folder = ROOT / "bench" / ".asv" / "numba" / source_digest()
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 
 # Data sets

@@ -1,4 +1,4 @@
-"""Forks, worker processes, threads, Ctrl-C, the cache on disk, and how soon all of it starts.
+"""Forks, worker processes, threads, Ctrl-C, and how soon all of it starts.
 
 Functions here are also what the started processes run: they import this module.
 """
@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import pickle
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +24,6 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 from sklearn.model_selection import cross_val_score
 from threadpoolctl import threadpool_info
@@ -383,7 +380,7 @@ def test_ctrl_c_at_any_moment_of_short_fits_breaks_nothing(n_jobs):
     assert after["blas_is_free"]
 
 
-# The cache on disk
+# What is compiled
 
 
 def dispatchers() -> list[Dispatcher]:
@@ -400,67 +397,6 @@ def counted() -> dict[str, int]:
         "loaded": sum(sum(stat.cache_hits.values()) for stat in stats),
         "compiled": sum(sum(stat.cache_misses.values()) for stat in stats),
     }
-
-
-def test_compiled_code_of_tests_has_its_own_cache_folder(alone):
-    folder = Path(os.environ["NUMBA_CACHE_DIR"])
-    assert folder.name.startswith("fastmetric-cache-")
-    for function in dispatchers():
-        assert folder in Path(function.stats.cache_path).parents
-    assert any(folder.rglob("*.nbi"))
-
-
-def test_processes_at_once_on_a_cold_cache_give_the_same_bits(tmp_path):
-    code = "say(bits=block_bits(), **counted())"
-    processes = [start(code, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(4)]
-    said = [heard(process) for process in processes]
-    assert {facts["bits"] for facts in said} == {block_bits()}
-    assert any(facts["compiled"] for facts in said), "the cache was not cold"
-    assert any(tmp_path.rglob("*.nbi"))
-
-
-_WRITES_AN_INDEX = """
-import sys, tests.conftest
-from numba.core.caching import IndexDataCacheFile
-file = IndexDataCacheFile(sys.argv[1], "f", "stamp")
-for k in range(100):
-    file.save((sys.argv[2], k), (sys.argv[2], k))
-"""
-
-
-def test_processes_of_the_tests_share_one_index_of_the_cache(tmp_path):
-    names = ["a", "b", "c"]
-    command = [sys.executable, "-c", _WRITES_AN_INDEX, str(tmp_path)]
-    processes = [subprocess.Popen([*command, name], cwd=ROOT) for name in names]
-    assert [process.wait(HANGS) for process in processes] == [0, 0, 0]
-    file = IndexDataCacheFile(str(tmp_path), "f", "stamp")
-    for key in itertools.product(names, range(100)):
-        assert file.load(key) == key
-
-
-def test_cached_code_gives_the_bits_of_compiled_code(tmp_path):
-    code = "say(bits=gradient_bits())"
-    cold, warm = (heard(start(code, NUMBA_CACHE_DIR=str(tmp_path))) for _ in range(2))
-    assert cold == warm
-
-
-def test_the_package_works_without_a_writable_cache_folder(tmp_path):
-    # Root may write anywhere, but not below a file: that is what each of Numba's folders is.
-    for package in ("fastmetric", "tests"):
-        ignored = shutil.ignore_patterns("__pycache__", ".*")
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
-    for folder in [path for path in tmp_path.rglob("*") if path.is_dir()]:
-        (folder / "__pycache__").touch()
-    nowhere = {name: str(tmp_path / "tests/__pycache__/cache") for name in _CACHE_VARIABLES}
-    code = "say(bits=block_bits(), paths=[x.stats.cache_path for x in dispatchers()], **counted())"
-    said = heard(start(code, root=tmp_path, PYTHONPATH="", **nowhere))
-    assert set(said["paths"]) == {None}
-    assert said["loaded"] == 0
-    assert said["compiled"] > 0
-    assert said["bits"] == block_bits()
-
-
-_CACHE_VARIABLES = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "LOCALAPPDATA")
 
 
 # How soon it starts
