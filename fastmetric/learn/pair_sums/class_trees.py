@@ -28,9 +28,9 @@ from fastmetric.learn.kernel_sums.certified_walks import (
     Walk,
     WalkSums,
     Work,
-    foreseen,
     group_starts,
     in_float32,
+    predicted_work,
     walk_sums,
 )
 from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
@@ -168,7 +168,7 @@ class ClassTrees:
             for some, walks in asked
             for g in range(len(some.queries.starts))
         ]
-        work = foreseen(groups, self.n_jobs)
+        work = predicted_work(groups, self.n_jobs)
         # A query of a probe was summed in every walk.
         share = problem.m / (work.queries / len(groups[0].walks))
         return share * self._cost_of(work, groups[0].walks[0]) + self._table().point * problem.n
@@ -185,7 +185,7 @@ class ClassTrees:
             each = 1
             if walk.rule.in_float32:
                 pair += costs.SUMS_IN_FLOAT32.leaf_pair - costs.SUMS.leaf_pair
-        at_queries = work.fields * table.expansion + work.underflowed * table.underflowed
+        at_queries = work.expansions * table.expansion + work.underflowed * table.underflowed
         return work.pairs * pair + work.nodes * table.node + at_queries * each
 
     @property
