@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import MeanShift
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
-from fastmetric.learn.modes import trajectories as climbing
+from fastmetric.learn.modes import trajectories
 from tests.twins import density as naive
 
 
@@ -113,15 +113,15 @@ def test_steps_over_trees_are_those_over_all_pairs(d, dtype):
 def test_density_never_decreases_along_a_trajectory(cloud):
     X, h = cloud
     sums = KernelSums(X, bandwidth=h)
-    climbers = climbing._Trajectories(X, h)
-    climbers.meet()
-    before = naive.log_density(X, climbers.places, h)
+    running = trajectories._Trajectories(X, h)
+    running.meet()
+    before = naive.log_density(X, running.places, h)
     # Exponents of coordinates that are rounded: their differences are off by eps |x|.
     slack = 1e-12 + 8 * np.finfo(float).eps * np.abs(X).max() / h * 40
     for _ in range(30):
-        climbers.move(sums.shifts, 1e-6)
-        climbers.meet()
-        after = naive.log_density(X, climbers.places, h)
+        running.move(sums.shifts, 1e-6)
+        running.meet()
+        after = naive.log_density(X, running.places, h)
         assert np.all(after >= before - slack)
         before = after
 
@@ -137,7 +137,7 @@ def test_density_check_can_fail():
 def test_over_relaxation_saves_most_steps():
     X = overlapping()
     sums = KernelSums(X, bandwidth=0.7)
-    fast = climbing.follow(sums.shifts, X, 0.7, tol=1e-8, max_iter=2000)
+    fast = trajectories.follow(sums.shifts, X, 0.7, tol=1e-8, max_iter=2000)
     slow = 0
     points = X.copy()
     while np.abs(step := sums.shifts(points)[1]).max() > 0.7e-8:
@@ -146,8 +146,8 @@ def test_over_relaxation_saves_most_steps():
 
 
 def test_labels_match_plain_mean_shift_without_shortcuts(monkeypatch):
-    monkeypatch.setattr(climbing, "_LEAP", 0.0)
-    monkeypatch.setattr(climbing, "MEET", 1e-5)
+    monkeypatch.setattr(trajectories, "_LONGEST", 0.0)
+    monkeypatch.setattr(trajectories, "MEET", 1e-5)
     for seed in range(3):
         X = overlapping(120, seed=seed)
         model = MeanShift(bandwidth=0.6, rtol=0.0, max_iter=20_000).fit(X)
