@@ -39,8 +39,8 @@ def fit_classes(
     n = len(X)
     rows = np.concatenate([X, X[:1]])  # the last row is the mean of the class at hand
     center = column_means(X, n_jobs)
-    # Directions that tell the class from the rest would be the obvious start, but they separate
-    # the training rows at once, whether or not they mean anything.
+    # Directions that discriminate the class from the rest would be the obvious start, but they
+    # separate the training rows at once, whether or not they generalise.
     start = pca(X, p, n_jobs) if p <= n else np.eye(p, X.shape[1])
     solve = solvers.SOLVERS[settings.solver]
     firsts, seconds = np.arange(n, dtype=np.int32), np.full(n, n, np.int32)
