@@ -1,8 +1,8 @@
 """`python -m bench.costs`: the costs of `fastmetric.learn.costs`, measured again on this machine.
 
-For every problem and every way that serves it, the table shows what `cost()` foresees and the CPU
-time that the way takes on one thread. Only ratios of costs decide, so the foreseen times are scaled
-by the machine's speed, the median of measured over foreseen.
+For every problem and every way that serves it, the table shows what `cost()` predicts and the CPU
+time that the way takes on one thread. Only ratios of costs decide, so the predicted times are scaled
+by the machine's speed, the median of measured over predicted.
 
 A cost is linear in the entries of its row. The counts that multiply them are found by asking
 `cost()` with a row that has one entry 1 and all others 0; the entries that fit the measured times
@@ -50,7 +50,7 @@ class Measured(NamedTuple):
     """A case and its times, in nanoseconds."""
 
     case: Case
-    foreseen: float
+    predicted: float
     taken: float
     counts: dict[tuple[str, str], float]  # of (row, entry): what `cost` multiplies it by
 
@@ -231,16 +231,16 @@ def measure(scale: float = 1.0, repeat: int = 3) -> list[Measured]:
     found = []
     for cases in (density_cases, class_cases, e_step_cases):
         for case in cases(scale):
-            foreseen = case.cost()
-            if np.isfinite(foreseen):
+            predicted = case.cost()
+            if np.isfinite(predicted):
                 taken = cpu_nanoseconds(case.run, repeat)
-                found.append(Measured(case, foreseen, taken, counts_of(case)))
+                found.append(Measured(case, predicted, taken, counts_of(case)))
     return found
 
 
 def machine_factor(found: list[Measured]) -> float:
     """Return how much slower than the table this machine is."""
-    return float(np.median([one.taken / one.foreseen for one in found]))
+    return float(np.median([one.taken / one.predicted for one in found]))
 
 
 def fitted(found: list[Measured]) -> dict[tuple[str, str], float]:
@@ -260,11 +260,11 @@ def main() -> None:
         found = measure(args.scale, args.repeat)
     factor = machine_factor(found)
     print(f"{'problem':52} {'way':14} {'cost ms':>9} {'taken ms':>9} {'ratio':>6}")
-    for case, foreseen, taken, _ in found:
-        foreseen *= factor
+    for case, predicted, taken, _ in found:
+        predicted *= factor
         print(
-            f"{case.problem:52} {case.way:14} {foreseen / 1e6:9.1f} {taken / 1e6:9.1f} "
-            f"{taken / foreseen:6.2f}"
+            f"{case.problem:52} {case.way:14} {predicted / 1e6:9.1f} {taken / 1e6:9.1f} "
+            f"{taken / predicted:6.2f}"
         )
     print(f"\nThis machine takes {factor:.2f} of the table's nanoseconds.\n")
     table = fitted(found)

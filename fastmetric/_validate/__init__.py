@@ -4,7 +4,7 @@
 * `data`: are these rows, labels, weights or queries usable, and as which arrays?
 * `given_pairs`: are these labelled pairs of rows usable?
 
-The data's way: an estimator's method passes parameters and arrays as given; checks return plain
+Data flow: an estimator's method passes parameters and arrays as given; checks return plain
 numbers and arrays, which `learn` takes without further tests.
 
 Decisions

@@ -4,7 +4,7 @@
 * `tables`: how are rows read from .csv, .npz and .npy, and written?
 * `demo`: what does NCA show on handwritten digits, next to PCA?
 
-The data's way: `commands.main` parses; `tables.read_table` reads rows and labels; `NCA` fits, and
+Data flow: `commands.main` parses; `tables.read_table` reads rows and labels; `NCA` fits, and
 the model is written by joblib; `transform` reads both and writes projected rows.
 
 Decisions

@@ -69,7 +69,7 @@ def test_register_block_distances(dtype, d):
     _close(tile, naive.sq_distances(query, ref[width : 3 * width]), (d + 4) * EPS[dtype])
 
 
-def test_distances_of_clusters_far_apart_lose_nothing():
+def test_distances_of_distant_clusters_keep_their_digits():
     d = 12
     query = _points(ROWS, d, np.float64) + 1e6
     ref = _points(ALIGN, d, np.float64, seed=1) + 1e6

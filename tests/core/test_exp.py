@@ -31,7 +31,7 @@ def test_float64_is_within_1e_14_of_the_truth(highest):
     assert _relative_error(x) < 1e-14
 
 
-def test_float64_is_right_where_the_power_of_two_changes():
+def test_float64_is_accurate_where_the_power_of_two_changes():
     middles = (np.arange(-1020, 1) + 0.5) * np.log(2)
     x = np.concatenate([middles + k * 1e-13 for k in range(-20, 21)])
     assert _relative_error(x[x >= LOWEST]) < 1e-14
@@ -49,7 +49,7 @@ def test_zero_gives_exactly_one():
 
 
 @pytest.mark.parametrize(("dtype", "lowest"), [(np.float64, -708.0), (np.float32, -87.0)])
-def test_exactly_zero_below_the_lowest_and_normal_above(dtype, lowest):
+def test_result_is_zero_below_the_lowest_and_normal_above(dtype, lowest):
     below = np.array([np.nextafter(dtype(lowest), dtype(-np.inf)), -1e4, -1e30, -np.inf], dtype)
     assert _exp(below).tolist() == [0.0] * 4
     at = _exp(np.array([lowest], dtype))[0]

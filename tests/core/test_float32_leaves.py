@@ -48,7 +48,7 @@ def leaf_totals(X, weights, query, h, in_float32, atol=0.0) -> WalkSums:
     st.sampled_from([0.0, 1e-6]),
     st.integers(0, 2**32 - 1),
 )
-def test_a_leaf_in_float32_is_within_its_error(d, n, offset, width, away, atol, seed):
+def test_float32_leaf_is_within_its_error_bound(d, n, offset, width, away, atol, seed):
     rng = np.random.default_rng(seed)
     h = 10.0 ** rng.integers(-3, 4)
     X = (offset + width * rng.random((n, d)) / np.sqrt(d)) * h
@@ -62,7 +62,7 @@ def test_a_leaf_in_float32_is_within_its_error(d, n, offset, width, away, atol, 
     assert np.all(found.error <= 1.01 * (error * truth + atol) + 1e-300)
 
 
-def test_the_error_of_a_leaf_in_float32_can_fail():
+def test_float32_leaf_check_can_fail():
     """Float32 it is, and a five hundredth of the error would not cover it."""
     rng = np.random.default_rng(0)
     X, query = rng.random((64, 3)), rng.random((66, 3))
@@ -118,14 +118,14 @@ def test_bounds_of_sums_in_float64_are_not_those_of_float32():
         assert np.all(upper - lower < 0.1 * error)
 
 
-def test_float32_takes_part_in_large_sums():
+def test_large_sums_use_float32():
     X = np.random.default_rng(0).standard_normal((5000, 6))
     exact = kernel_sums(X, bandwidth=0.5)
     near = kernel_sums(X, bandwidth=0.5, rtol=1e-3, method="tree")
     assert 1e-9 < np.abs(near - exact).max() < 1e-3
 
 
-def test_points_far_from_the_origin_lose_nothing():
+def test_points_far_from_the_origin_keep_their_digits():
     """Float32 alone would: 1e7 away from the origin it knows whole numbers only."""
     X = np.random.default_rng(0).standard_normal((5000, 5))
     there = X + 1e7
@@ -134,7 +134,7 @@ def test_points_far_from_the_origin_lose_nothing():
     assert np.abs(near - exact).max() < 1e-3
 
 
-def test_leaves_in_float32_take_no_memory_before_they_are_asked_for():
+def test_float32_leaves_are_allocated_at_first_use():
     sums = KernelSums(np.random.default_rng(0).standard_normal((2000, 3)))
     sums.log_sums(rtol=1e-2, method="exact")
     sums.log_sums(rtol=1e-6, method="tree")

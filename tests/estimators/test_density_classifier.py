@@ -44,7 +44,7 @@ def iris():
 
 @pytest.mark.parametrize("density", DENSITIES, ids=name)
 @pytest.mark.parametrize("priors", [None, "equal", [1.0, 2.0, 5.0]])
-def test_posteriors_are_those_of_bayes(density, priors, iris):
+def test_posteriors_follow_bayes_rule(density, priors, iris):
     X, y, query, _ = iris
     model = DensityClassifier(density, priors=priors).fit(X, y)
     shares = {None: np.bincount(y) / len(y), "equal": np.full(3, 1 / 3)}
@@ -64,7 +64,7 @@ def test_posteriors_are_those_of_bayes(density, priors, iris):
 
 
 @pytest.mark.parametrize("density", DENSITIES, ids=name)
-def test_it_is_safe_to_clone_and_leaves_the_density_alone(density, iris):
+def test_clone_and_pickle_agree_and_the_density_stays_unfitted(density, iris):
     X, y, query, truth = iris
     density = clone(density)
     before = set(vars(density))
@@ -88,7 +88,7 @@ def test_one_gaussian_per_feature_is_naive_bayes(iris):
     np.testing.assert_allclose(ours, peer, rtol=1e-8, atol=1e-300)
 
 
-def test_parameters_of_the_density_are_searched(iris):
+def test_grid_search_sets_parameters_of_the_density(iris):
     X, y, _, _ = iris
     grid = {"estimator__bandwidth": [1e-3, 0.4], "priors": [None, "equal"]}
     search = GridSearchCV(DensityClassifier(KernelDensity()), grid, cv=3).fit(X, y)
@@ -104,20 +104,20 @@ def test_labels_may_be_strings(iris):
     assert np.array_equal(ours.predict(query), names[numbers.predict(query)])
 
 
-def test_posteriors_are_right_where_all_densities_underflow():
+def test_posteriors_are_accurate_where_all_densities_underflow():
     X, y = [[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]
     model = DensityClassifier(KernelDensity(bandwidth=0.01)).fit(X, y)
     assert model.predict([[40.0], [-40.0]]).tolist() == [1, 0]
     assert np.isfinite(model.predict_log_proba([[40.0]])).all()
 
 
-def test_where_no_class_reaches_the_priors_are_given():
+def test_posterior_is_the_prior_where_all_densities_are_zero():
     X, y = [[0.0], [0.1], [1.0], [1.1], [1.2]], [0, 0, 1, 1, 1]
     model = DensityClassifier(KernelDensity(kernel="tophat", bandwidth=0.3)).fit(X, y)
     np.testing.assert_allclose(model.predict_proba([[9.0]]), [[0.4, 0.6]])
 
 
-def test_errors_say_what_to_do_and_nothing_is_half_fitted(iris):
+def test_failed_fit_raises_a_clear_error_and_sets_nothing(iris):
     X, y, _, _ = iris
     with pytest.raises(TypeError, match=r"has no score_samples. Give a density estimator"):
         DensityClassifier(GaussianNB()).fit(X, y)

@@ -71,7 +71,7 @@ def test_is_nearest_can_fail():
 
 
 @given(clouds(), st.integers(1, 60), st.data())
-def test_neighbours_are_the_twins_to_the_bit(cloud, leaf_size, data):
+def test_neighbours_match_the_naive_twin_bit_for_bit(cloud, leaf_size, data):
     X, query = cloud
     k = data.draw(st.integers(1, len(X)))
     dist, ind = KDTree(X, leaf_size).query(query, k)
@@ -81,7 +81,7 @@ def test_neighbours_are_the_twins_to_the_bit(cloud, leaf_size, data):
 @dtypes
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 40])
 @pytest.mark.parametrize("k", [1, 7, 97, 500])  # a sorted list, and a heap
-def test_neighbours_are_those_of_scipy_and_scikit_learn(dtype, d, k):
+def test_neighbours_match_scipy_and_scikit_learn(dtype, d, k):
     X, query = _normal(500, d).astype(dtype), _normal(60, d, seed=1).astype(dtype)
     dist, ind = KDTree(X, 16).query(query, k)
     for peer in (cKDTree(X).query(query, k), PeerTree(X).query(query, k)):
@@ -93,7 +93,7 @@ def test_neighbours_are_those_of_scipy_and_scikit_learn(dtype, d, k):
 
 
 @dtypes
-def test_many_queries_are_answered_in_their_order(dtype):
+def test_many_queries_are_answered_in_order(dtype):
     X, query = _normal(3000, 3).astype(dtype), _normal(9000, 3, seed=1).astype(dtype)
     dist, ind = KDTree(X).query(query, 5)
     few = np.random.default_rng(2).integers(0, len(query), 200)
@@ -109,13 +109,13 @@ def test_all_points_equal(n):
     assert np.all(KDTree(X).query_radius(X, 0.0, count_only=True) == n)
 
 
-def test_without_distances_the_indices_come_alone():
+def test_query_without_distances_returns_indices_only():
     X = _normal(50, 3)
     ind = KDTree(X).query(X, 4, return_distance=False)
     assert np.array_equal(ind, KDTree(X).query(X, 4)[1])
 
 
-def test_arguments_without_effect_have_none():
+def test_scikit_learns_unused_arguments_have_no_effect():
     X = _normal(50, 3)
     expected = KDTree(X).query(X, 4)
     other = KDTree(X).query(X, 4, dualtree=True, breadth_first=True, sort_results=False)
@@ -126,7 +126,7 @@ def test_arguments_without_effect_have_none():
 
 
 @given(clouds(), st.integers(1, 60), st.data())
-def test_balls_hold_exactly_the_points_up_to_their_radius(cloud, leaf_size, data):
+def test_radius_query_returns_exactly_the_points_within(cloud, leaf_size, data):
     X, query = cloud
     all_dist = np.sqrt(naive.neighbours_sq_distances(X, query))
     # Radii that are distances: the points on the sphere belong to the ball.
@@ -145,7 +145,7 @@ def test_balls_hold_exactly_the_points_up_to_their_radius(cloud, leaf_size, data
 
 
 @pytest.mark.parametrize("d", [1, 3, 8])
-def test_balls_are_those_of_scikit_learn(d):
+def test_radius_query_matches_scikit_learn(d):
     X, query = _normal(2000, d), _normal(300, d, seed=1)
     tree, peer = KDTree(X), PeerTree(X)
     for r in (0.0, 0.3, 2.0, 100.0, np.linspace(0, 3, 300)):
@@ -161,7 +161,7 @@ def test_balls_are_those_of_scikit_learn(d):
         assert np.array_equal(counts, peer.query_radius(query, r, count_only=True))
 
 
-def test_many_balls_are_answered_in_their_order():
+def test_many_radius_queries_are_answered_in_order():
     X, query = _normal(3000, 3), _normal(9000, 3, seed=1)
     r = np.random.default_rng(2).uniform(0, 0.5, len(query))
     ind = KDTree(X).query_radius(query, r)
@@ -172,7 +172,7 @@ def test_many_balls_are_answered_in_their_order():
     assert np.array_equal(counts, [len(rows) for rows in ind])
 
 
-def test_an_infinite_ball_holds_all_points():
+def test_infinite_radius_returns_all_points():
     X = _normal(100, 2)
     for r in (np.inf, 1e300):
         assert np.all(KDTree(X).query_radius(X, r, count_only=True) == 100)
@@ -181,7 +181,7 @@ def test_an_infinite_ball_holds_all_points():
 
 @dtypes
 @given(st.floats(-320, 320))
-def test_the_squared_radius_is_the_last_whose_root_is_no_larger(dtype, exponent):
+def test_squared_radius_is_the_largest_with_root_within(dtype, exponent):
     with np.errstate(over="ignore", under="ignore"):
         r = np.array([10.0**exponent if exponent < 308 else np.inf]).astype(dtype)
         sq = _sq_radii(r)
@@ -226,12 +226,12 @@ def _with_brothers(tree):
 
 
 @given(clouds(), st.integers(1, 60))
-def test_trees_are_sound(cloud, leaf_size):
+def test_tree_invariants_hold(cloud, leaf_size):
     _is_a_tree(KDTree(cloud[0], leaf_size).tree_, cloud[0], leaf_size)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_tree_built_by_several_tasks_is_sound(n_jobs):
+def test_tree_built_by_several_tasks_is_valid(n_jobs):
     X = np.round(_normal(50_000, 2), 1)
     _is_a_tree(KDTree(X, 400, n_jobs=n_jobs).tree_, X, 400)
 
@@ -281,7 +281,7 @@ def test_the_same_bits_on_any_number_of_threads(dtype):
         assert all(map(np.array_equal, _answers(other, X), _answers(one, X)))
 
 
-def test_a_query_alone_is_answered_like_one_of_many():
+def test_single_query_is_answered_like_one_of_many():
     X = np.round(_normal(10_000, 2), 1)  # ties
     tree = KDTree(X)
     _, ind = tree.query(X, 9)
@@ -400,7 +400,7 @@ def test_bad_radii_are_refused(r):
         KDTree(X).query_radius(X, r)
 
 
-def test_wishes_that_exclude_each_other_are_refused():
+def test_contradictory_arguments_are_refused():
     X = _normal(10, 2)
     with pytest.raises(ValueError, match="count_only"):
         KDTree(X).query_radius(X, 1.0, return_distance=True, count_only=True)

@@ -75,7 +75,7 @@ def test_assert_sums_can_fail(rows):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_sums_are_those_of_the_twin(kernel, weighted, rows, queries):
+def test_sums_match_the_naive_twin(kernel, weighted, rows, queries):
     weights = np.random.default_rng(2).random(len(rows)) if weighted else None
     options = dict(kernel=kernel, weights=weights)
     for query in (queries, None):
@@ -115,20 +115,20 @@ def test_empty_sums_are_minus_infinity():
     assert kernel_sums([[0.0]], [[5.0]], kernel="linear")[0] == -np.inf
 
 
-def test_tails_far_out_stay_finite():
+def test_log_densities_in_the_far_tail_stay_finite():
     logs = kernel_sums([[0.0], [1.0]], [[2001.0]], bandwidth=1.0)
     assert logs[0] == pytest.approx(-(2000.0**2) / 2, rel=1e-14)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_vector_divides_the_features(kernel, rows, queries):
+def test_vector_bandwidth_scales_each_feature(kernel, rows, queries):
     h = np.array([0.5, 1.0, 2.0])
     ours = kernel_sums(rows, queries, kernel=kernel, bandwidth=h)
     assert_sums(ours, naive.density_sums(rows / h, queries / h, kernel=kernel), rows)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_matrix_is_a_covariance(kernel, rows, queries):
+def test_matrix_bandwidth_is_a_covariance(kernel, rows, queries):
     root = np.array([[1.0, 0.0, 0.0], [0.5, 0.7, 0.0], [-0.3, 0.2, 0.4]])
     inverse = np.linalg.inv(root).T
     options = dict(kernel=kernel, bandwidth=root @ root.T)
@@ -140,7 +140,7 @@ def test_a_matrix_is_a_covariance(kernel, rows, queries):
         assert_sums(kernel_sums(rows, query, **options), expected, np.tile(rows, (20, 1)))
 
 
-def test_a_matrix_far_from_the_origin_keeps_its_digits(rows, queries):
+def test_matrix_bandwidth_far_from_the_origin_is_accurate(rows, queries):
     covariance = np.diag([1.0, 4.0, 9.0]) + 0.5
     near = kernel_sums(rows, queries, bandwidth=covariance)
     far = kernel_sums(rows + 1e6, queries + 1e6, bandwidth=covariance)
@@ -148,7 +148,7 @@ def test_a_matrix_far_from_the_origin_keeps_its_digits(rows, queries):
     np.testing.assert_allclose(far, near, rtol=0, atol=100 * 1e6 * EPS)
 
 
-def test_zero_weights_count_for_nothing_and_weights_count_as_copies(rows, queries):
+def test_zero_weight_drops_a_row_and_weight_k_repeats_it(rows, queries):
     weights = np.arange(len(rows)) % 3
     copies = np.repeat(rows, weights, axis=0)
     assert_sums(
@@ -235,7 +235,7 @@ def test_a_query_beyond_float32_is_refused():
 @pytest.mark.parametrize("bandwidth", [0.9, "scott", "silverman"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel != "biweight"])
-def test_equals_scikit_learn(kernel, weighted, bandwidth, rows, queries):
+def test_kernel_density_matches_scikit_learn(kernel, weighted, bandwidth, rows, queries):
     weights = np.random.default_rng(2).random(len(rows)) if weighted else None
     ours = KernelDensity(kernel=kernel, bandwidth=bandwidth).fit(rows, sample_weight=weights)
     peer = Peer(kernel=kernel, bandwidth=bandwidth).fit(rows, sample_weight=weights)
@@ -281,7 +281,7 @@ def test_the_volume_is_the_radial_integral(kernel, d):
     "bandwidth", [0.7, [0.7, 0.2], [[0.7, 0.2], [0.2, 0.1]]], ids=["number", "vector", "matrix"]
 )
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_integrates_to_one_in_the_plane(kernel, bandwidth):
+def test_density_integrates_to_one_in_the_plane(kernel, bandwidth):
     centre = np.array([3.0, -1.0])
     density = KernelDensity(kernel=kernel, bandwidth=bandwidth).fit(centre[None])
     matrix = np.asarray(bandwidth)
@@ -299,7 +299,7 @@ def test_integrates_to_one_in_the_plane(kernel, bandwidth):
 
 @pytest.mark.parametrize("bandwidth", [0.7, [0.7], [[0.49]]], ids=["number", "vector", "matrix"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_integrates_to_one_on_the_line(kernel, bandwidth):
+def test_density_integrates_to_one_on_the_line(kernel, bandwidth):
     X = np.array([[0.0], [0.5], [4.0]])
     density = KernelDensity(kernel=kernel, bandwidth=bandwidth).fit(X, sample_weight=[1, 2, 3])
     top = {"gaussian": 10.0, "exponential": 45.0}.get(kernel, 1.0) * 0.7
@@ -313,7 +313,7 @@ def test_integrates_to_one_on_the_line(kernel, bandwidth):
     assert (values * half * node_weights).sum() == pytest.approx(1, abs=1e-9)
 
 
-def test_a_matrix_gives_the_normal_density(rows):
+def test_matrix_bandwidth_gives_the_normal_density(rows):
     covariance = np.array([[1.0, 0.3], [0.3, 0.5]])
     density = KernelDensity(bandwidth=covariance).fit([[1.0, 2.0]])
     peer = multivariate_normal([1.0, 2.0], covariance)
@@ -323,7 +323,7 @@ def test_a_matrix_gives_the_normal_density(rows):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_three_forms_of_one_bandwidth_agree(kernel, rows, queries):
+def test_scalar_vector_and_matrix_bandwidth_agree(kernel, rows, queries):
     forms = [1.2, [1.2] * 3, 1.44 * np.eye(3)]
     scores = [
         KernelDensity(kernel=kernel, bandwidth=h).fit(rows).score_samples(queries) for h in forms
@@ -343,7 +343,7 @@ def test_weights_equal_repeated_rows(kernel, rows, queries):
     assert_sums(same_shares.score_samples(queries), expected, rows)
 
 
-def test_no_row_is_left_out(rows):
+def test_score_samples_includes_the_query_itself(rows):
     density = KernelDensity(kernel="tophat", bandwidth=1e-3).fit(rows)
     expected = -math.log(len(rows) * 4 / 3 * math.pi * 1e-9)
     np.testing.assert_allclose(density.score_samples(rows), expected, rtol=1e-14)
@@ -357,7 +357,7 @@ def test_far_queries_have_finite_log_densities():
 
 
 @pytest.mark.parametrize("d", [1, 100])
-def test_an_absolute_tolerance_is_one_of_the_density(d):
+def test_atol_bounds_the_error_of_the_density(d):
     X, query = np.zeros((1, d)), np.ones((1, d))
     exact = KernelDensity(bandwidth=0.5).fit(X).score_samples(query)
     # In 100 dimensions the tolerance is one of sums far below float64, or above.
@@ -387,7 +387,7 @@ def test_scores_follow_the_precision_of_the_queries(rows, queries):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "exponential", "biweight", "cosine"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_loo_is_the_maximum_of_the_likelihood(kernel, weighted, rows):
+def test_loo_bandwidth_maximises_the_likelihood(kernel, weighted, rows):
     weights = np.random.default_rng(2).integers(0, 3, len(rows)) if weighted else None
     counted = rows if weights is None else rows[weights > 0]
     positive = None if weights is None else weights[weights > 0].astype(float)
@@ -400,7 +400,7 @@ def test_loo_is_the_maximum_of_the_likelihood(kernel, weighted, rows):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_loo_follows_the_scale_of_the_data(kernel, rows):
+def test_loo_bandwidth_scales_with_the_data(kernel, rows):
     one = KernelDensity(kernel=kernel, bandwidth="loo").fit(rows).bandwidth_
     for power in (-20, 20):  # powers of two: the same bits, scaled
         scaled = KernelDensity(kernel=kernel, bandwidth="loo").fit(rows * 2.0**power)
@@ -408,13 +408,13 @@ def test_loo_follows_the_scale_of_the_data(kernel, rows):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_loo_gives_every_row_a_neighbour_even_an_outlier(kernel, rows):
+def test_loo_bandwidth_reaches_a_neighbour_of_an_outlier(kernel, rows):
     X = np.concatenate([rows, [[1e3, 0.0, 0.0]]])
     h = KernelDensity(kernel=kernel, bandwidth="loo").fit(X).bandwidth_
     assert np.isfinite(naive.density_loo(X, h, kernel=kernel))
 
 
-def test_loo_follows_tight_clusters(rows):
+def test_loo_bandwidth_adapts_to_tight_clusters(rows):
     """Clusters of width 1e-4, 1 apart: far from the value that their range suggests."""
     X = 1e-4 * rows + np.arange(len(rows))[:, None] % 2
     assert 1e-5 < KernelDensity(bandwidth="loo").fit(X).bandwidth_ < 1e-4
@@ -497,13 +497,13 @@ def test_draws_have_the_bandwidths_covariance(bandwidth):
     np.testing.assert_allclose(np.cov(draws.T), expected, rtol=0, atol=bound)
 
 
-def test_gaussian_draws_are_scikit_learns(rows):
+def test_gaussian_draws_match_scikit_learn(rows):
     ours = KernelDensity(bandwidth=0.4).fit(rows).sample(20, random_state=5)
     theirs = Peer(bandwidth=0.4).fit(rows).sample(20, random_state=5)
     np.testing.assert_allclose(ours, theirs, rtol=1e-14)
 
 
-def test_draws_never_come_from_rows_of_no_weight():
+def test_draws_never_come_from_rows_of_zero_weight():
     weights = np.array([0.0, 1.0, 0.0, 2.0, 0.0])
     density = KernelDensity(kernel="tophat", bandwidth=0.1)
     density.fit(np.arange(5.0)[:, None], sample_weight=weights)
@@ -531,7 +531,7 @@ def test_fitted_state_is_arrays_strings_and_numbers(rows, queries):
     assert np.array_equal(again.sample(5, random_state=0), density.sample(5, random_state=0))
 
 
-def test_a_copy_is_kept(rows, queries):
+def test_fit_copies_the_data(rows, queries):
     X = rows.copy()
     density = KernelDensity().fit(X)
     before = density.score_samples(queries)
@@ -541,7 +541,7 @@ def test_a_copy_is_kept(rows, queries):
     assert np.array_equal(again.score_samples(queries), before)
 
 
-def test_refit_forgets_the_first_fit(rows, queries):
+def test_refit_replaces_the_first_fit(rows, queries):
     density = KernelDensity(bandwidth="scott").fit(rows[:10], sample_weight=np.arange(10))
     density.set_params(kernel="linear", bandwidth=2.0).fit(rows)
     fresh = clone(density).fit(rows)
@@ -595,7 +595,7 @@ def test_what_scikit_learn_accepts_is_accepted(rows, queries):
     np.testing.assert_allclose(same, KernelDensity().fit(rows).score_samples(queries), rtol=1e-12)
 
 
-def test_unfitted_it_says_so(queries):
+def test_unfitted_estimator_raises_not_fitted_error(queries):
     for ask in ("score_samples", "score"):
         with pytest.raises(NotFittedError):
             getattr(KernelDensity(), ask)(queries)
@@ -617,12 +617,12 @@ def test_feature_names_are_kept_and_compared(rows):
         density.score_samples(X[["c", "b", "a"]])
 
 
-def test_works_in_a_grid_search(rows):
+def test_kernel_density_works_in_a_grid_search(rows):
     grid = {"bandwidth": [0.01, 0.6, 30.0]}
     assert GridSearchCV(KernelDensity(), grid, cv=2).fit(rows).best_params_ == {"bandwidth": 0.6}
 
 
-def test_one_row_is_a_kernel():
+def test_density_of_one_row_is_the_kernel():
     density = KernelDensity(kernel="epanechnikov", bandwidth=2.0).fit([[1.0]])
     np.testing.assert_allclose(
         np.exp(density.score_samples([[1.0], [2.0], [3.0], [9.0]])),
@@ -631,7 +631,7 @@ def test_one_row_is_a_kernel():
     )
 
 
-def test_silent_by_default_and_where_there_is_no_terminal(rows, capsys):
+def test_fit_is_silent_by_default_and_without_a_terminal(rows, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for verbose in (0, 1):

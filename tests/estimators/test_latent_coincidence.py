@@ -72,7 +72,7 @@ def test_row_numbers_and_rows_give_the_same(iris, pairs):
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
-def test_the_likelihood_is_that_of_the_model_and_never_fell(iris, pairs, solver):
+def test_likelihood_matches_the_twin_and_never_decreases(iris, pairs, solver):
     X, (index, y) = iris[0], pairs
     model = LatentCoincidenceAnalysis(2, solver=solver, max_iter=50, tol=1e-7)
     model.fit_pairs(index, y, X=X)
@@ -86,7 +86,7 @@ def test_the_likelihood_is_that_of_the_model_and_never_fell(iris, pairs, solver)
     assert len(history) == model.n_iter_ + 1
 
 
-def test_the_units_of_the_features_do_not_matter(iris, pairs):
+def test_fit_is_invariant_to_the_units_of_the_features(iris, pairs):
     X, (index, y) = iris[0], pairs
     units = np.array([1e-8, 1.0, 1e8, 10.0])
     start = np.eye(4) / 2
@@ -114,7 +114,7 @@ def test_pairs_that_all_coincide():
     assert model.log_likelihood_ == pytest.approx(6 * np.log(0.5), rel=1e-2)
 
 
-def test_pairs_forget_what_fit_left_behind(iris, pairs):
+def test_fit_pairs_discards_the_state_of_fit(iris, pairs):
     model = once(2).fit(*iris)
     assert hasattr(model, "classes_")
     model.fit_pairs(*pairs, X=iris[0])
@@ -157,7 +157,7 @@ def test_pairs_cannot_start_from_classes(iris, pairs):
 # Labelled rows
 
 
-def test_improves_nearest_neighbours_on_new_rows():
+def test_map_improves_nearest_neighbours_on_new_rows():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 6)) * [1, 1, 5, 5, 5, 5]
     y = (X[:, 0] > 0).astype(int) + 2 * (X[:, 1] > 0)
@@ -198,7 +198,7 @@ def test_early_stopping_refits_all_rows_for_the_best_length(wine):
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_noise_and_scales_are_those_of_the_map_that_is_kept(wine, early_stopping, monkeypatch):
+def test_noise_and_scales_belong_to_the_map_kept(wine, early_stopping, monkeypatch):
     """With them, the pairs at that time have the likelihood that the estimator tells."""
     X, y = wine
     problems = []
@@ -223,7 +223,7 @@ def test_noise_and_scales_are_those_of_the_map_that_is_kept(wine, early_stopping
     assert np.abs(np.array(found) / model.log_likelihood_ - 1).min() < 1e-9
 
 
-def test_passes_look_for_targets_under_the_map(iris, monkeypatch):
+def test_passes_search_targets_in_the_projection(iris, monkeypatch):
     seen = []
 
     def spy(rows, y, k, n_jobs):
@@ -271,7 +271,7 @@ def test_classes_of_few_rows(y):
 
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
 @pytest.mark.parametrize("scale", [1e-100, 1e100])
-def test_the_unit_of_length_does_not_matter(wine, solver, scale):
+def test_likelihood_is_invariant_to_the_unit_of_length(wine, solver, scale):
     X, y = wine
     one, other = (once(3, solver=solver, max_iter=6).fit(rows, y) for rows in (X, scale * X))
     assert one.history_["log_likelihood"][-1] != one.history_["log_likelihood"][0]
@@ -334,12 +334,12 @@ def test_sparse_rows_are_refused(iris):
             model.fit(csr_array(iris[0]), iris[1])
 
 
-def test_warns_if_it_did_not_converge(wine):
+def test_fit_warns_if_it_did_not_converge(wine):
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         once(max_iter=1, tol=0.0).fit(*wine)
 
 
-def test_ctrl_c_leaves_the_last_good_map(wine, monkeypatch):
+def test_ctrl_c_keeps_the_last_complete_map(wine, monkeypatch):
     calls = []
     moved = impostor_rounds.ImpostorRounds._moved
 
@@ -444,7 +444,7 @@ def test_probabilities_are_those_of_equation_22(wine):
     assert np.array_equal(model.predict(X), model.predict_log_coincidence(X).argmax(axis=1))
 
 
-def test_the_model_of_a_class_is_that_of_its_pairs_with_the_mean(wine):
+def test_class_model_is_that_of_pairs_with_the_class_mean(wine):
     X, y = wine
     model = LatentCoincidenceClassifier(2).fit(X, y)
     for c in range(3):
@@ -460,7 +460,7 @@ def test_the_classifier_generalises(wine):
     assert LatentCoincidenceClassifier(2).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.9
 
 
-def test_rows_far_away_have_a_class(iris):
+def test_distant_rows_have_class_probabilities(iris):
     model = LatentCoincidenceClassifier(2).fit(*iris)
     for far in (1e6, 1e160):
         np.testing.assert_allclose(model.predict_proba(iris[0][:3] + far).sum(axis=1), 1)
@@ -469,12 +469,12 @@ def test_rows_far_away_have_a_class(iris):
 # Neighbours
 
 
-def test_a_tie_goes_to_the_nearest():
+def test_tied_vote_goes_to_the_nearest_class():
     labels = np.array([[3, 1, 1], [3, 1, 2], [2, 2, 0], [1, 0, 0]])
     assert vote(labels).tolist() == [1, 3, 2, 0]
 
 
-def test_targets_are_the_nearest_of_the_class_and_never_the_row_itself():
+def test_targets_are_the_nearest_other_rows_of_the_class():
     X = np.array([[0.0], [0.0], [0.0], [0.0], [1.0], [5.0], [6.0], [9.0]])
     y = np.array([0, 0, 0, 0, 0, 1, 1, 2])
     firsts, seconds = target_neighbors(ArrayRows(X, 1), y, 2)
@@ -486,7 +486,7 @@ def test_targets_are_the_nearest_of_the_class_and_never_the_row_itself():
 
 @pytest.mark.parametrize("n_features", [3, 20])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_targets_are_those_of_scikit_learn(n_features, order):
+def test_targets_match_scikit_learn(n_features, order):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, n_features)), rng.integers(0, 3, 200)
     firsts, seconds = target_neighbors(ArrayRows(np.asarray(X, order=order), 1), y, 4)
@@ -497,7 +497,7 @@ def test_targets_are_those_of_scikit_learn(n_features, order):
             assert set(seconds[firsts == row]) == set(expected)
 
 
-def test_one_iteration_between_searches_gets_as_far(wine):
+def test_refresh_of_one_iteration_equals_two(wine):
     """The first iteration of L-BFGS is a short one: by itself, the map would hardly move."""
     ends = [once(3, refresh=refresh).fit(*wine).history_["log_likelihood"] for refresh in (1, 2)]
     assert np.array_equal(*ends)

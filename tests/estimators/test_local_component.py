@@ -74,7 +74,7 @@ def test_scikit_learn_checks(estimator, check):
 
 @pytest.mark.parametrize("parameters", FORMS, ids=str)
 @pytest.mark.parametrize("make", [two_clusters, with_noise], ids=lambda make: make.__name__)
-def test_iterations_are_those_of_the_naive_twin(parameters, make):
+def test_iterations_match_the_naive_twin(parameters, make):
     X = make()
     fitted = LocalComponentAnalysis(max_iter=7, tol=0.0, **parameters).fit(X)
     local, B_local, B_gaussian, values = naive_local.em(X, fitted.n_iter_, **parameters)
@@ -90,7 +90,7 @@ def test_iterations_are_those_of_the_naive_twin(parameters, make):
     np.testing.assert_allclose(mine, twins, rtol=1e-8, atol=1e-8 * max(1, np.abs(twins).max()))
 
 
-def test_the_noise_becomes_gaussian_in_the_search():
+def test_search_finds_the_gaussian_noise_direction():
     X = with_noise(300)
     plain = LocalComponentAnalysis(gaussian=True).fit(X)
     searched = LocalComponentAnalysis(gaussian="search").fit(X)
@@ -129,7 +129,7 @@ def test_one_covariance_per_row_is_that_of_the_naive_twin():
 
 @pytest.mark.parametrize("parameters", [*FORMS, {"covariance": "local"}], ids=str)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_an_iteration_never_lowers_the_objective(parameters, dtype):
+def test_iteration_never_decreases_the_objective(parameters, dtype):
     X = with_noise().astype(dtype)
     steps = LocalComponentAnalysis(max_iter=40, tol=0.0, **parameters).fit(X).history_["objective"]
     # tol = 0 ends the run at the first step that gains nothing but rounding.
@@ -139,7 +139,7 @@ def test_an_iteration_never_lowers_the_objective(parameters, dtype):
 
 @hypothesis_settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([{}, {"gaussian": True}]))
-def test_the_density_goes_along_with_a_linear_map(seed, parameters):
+def test_density_is_equivariant_under_linear_maps(seed, parameters):
     rng = np.random.default_rng(seed)
     X = two_clusters(60, 3, seed)
     A, b = rng.standard_normal((3, 3)) + 3 * np.eye(3), 10 * rng.standard_normal(3)
@@ -185,7 +185,7 @@ def test_the_same_bits_at_any_number_of_threads(parameters, D):
 
 
 @pytest.mark.parametrize("D", [4, 20])
-def test_float32_is_float64_but_for_rounding(D):
+def test_float32_agrees_with_float64_up_to_rounding(D):
     X = two_clusters(200, D)
     wide = LocalComponentAnalysis(nu=0.05, max_iter=10, tol=0.0).fit(X)
     narrow = LocalComponentAnalysis(nu=0.05, max_iter=10, tol=0.0).fit(X.astype(np.float32))
@@ -199,7 +199,7 @@ def test_float32_is_float64_but_for_rounding(D):
 
 
 @pytest.mark.parametrize("gap", [1e5, 1e6])
-def test_clusters_far_apart_lose_nothing(gap):
+def test_distant_clusters_keep_their_digits(gap):
     near = two_clusters(80, 3)
     one = LocalComponentAnalysis(tol=1e-9, nu=0.1).fit(near)
     two = LocalComponentAnalysis(tol=1e-9, nu=0.1).fit(np.concatenate([near, near + gap]))
@@ -266,7 +266,7 @@ def test_one_covariance_per_row_warns_of_a_collapse_too():
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("parameters", [{}, {"covariance": "low_rank", "rank": 1}], ids=str)
-def test_numbers_too_large_to_be_squared_say_so(parameters):
+def test_values_whose_squares_overflow_are_refused(parameters):
     X = two_clusters(40, 2)
     with pytest.raises(ValueError, match="overflow"):
         LocalComponentAnalysis(**parameters).fit(1e200 * X)
@@ -278,14 +278,14 @@ def test_numbers_too_large_to_be_squared_say_so(parameters):
             method(np.full((2, 2), 1e60))
 
 
-def test_one_feature_is_of_low_rank():
+def test_single_feature_low_rank_equals_full_covariance():
     X = two_clusters(40, 1)
     found = LocalComponentAnalysis(covariance="low_rank", rank=1).fit(X).covariance_
     np.testing.assert_array_equal(found, LocalComponentAnalysis().fit(X).covariance_)
 
 
 @pytest.mark.parametrize("max_iter", [1, 5, 60])
-def test_a_search_keeps_to_its_iterations(max_iter):
+def test_search_respects_max_iter(max_iter):
     fitted = LocalComponentAnalysis(gaussian="search", max_iter=max_iter, tol=0.0).fit(with_noise())
     assert fitted.n_iter_ <= max_iter
     assert np.all(np.diff(fitted.history_["seconds"]) >= 0)
@@ -313,7 +313,7 @@ def test_samples_have_the_moments_of_the_density(parameters):
     np.testing.assert_allclose(found, expected / np.outer(size, size), atol=10 / np.sqrt(n))
 
 
-def test_a_density_in_one_dimension_has_volume_one():
+def test_density_in_one_dimension_integrates_to_one():
     X = with_noise(100)[:, :1]
     fitted = LocalComponentAnalysis().fit(X)
     grid = np.linspace(X.min() - 30, X.max() + 30, 20_001)
@@ -321,7 +321,7 @@ def test_a_density_in_one_dimension_has_volume_one():
     assert volume == pytest.approx(1, abs=1e-6)
 
 
-def test_spectral_clustering_tells_circles_apart_among_noise():
+def test_spectral_clustering_separates_circles_amid_noise():
     rng = np.random.default_rng(0)
     y, angle = np.arange(300) % 2, rng.uniform(0, 2 * np.pi, 300)
     X = np.column_stack([np.cos(angle), np.sin(angle)]) * (1 + y)[:, None]
@@ -334,7 +334,7 @@ def test_spectral_clustering_tells_circles_apart_among_noise():
     assert right > 0.98 > 0.8 > plainly
 
 
-def test_batches_come_near_to_batch_em():
+def test_mini_batches_approach_batch_em():
     X, new = np.split(with_noise(2000), [1500])
     whole = LocalComponentAnalysis().fit(X)
     parts = LocalComponentAnalysis(batch_size=100, random_state=0).fit(X)
@@ -345,7 +345,7 @@ def test_batches_come_near_to_batch_em():
     assert fewer.score(new) == pytest.approx(whole.score(new), abs=0.5)
 
 
-def test_rows_bit_by_bit_come_near_to_a_fit_to_as_many_neighbours():
+def test_partial_fit_approaches_fit_with_as_many_neighbours():
     X, new = np.split(with_noise(3500), [3000])
     few = LocalComponentAnalysis().fit(X[:500])
     online = LocalComponentAnalysis(n_neighbors=500, batch_size=100, discount=0.1, random_state=0)
@@ -360,7 +360,7 @@ def test_rows_bit_by_bit_come_near_to_a_fit_to_as_many_neighbours():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_on_line_all_directions_begin_local(seed):
+def test_partial_fit_starts_with_all_directions_local(seed):
     X = with_noise(300, seed)
     online = LocalComponentAnalysis(gaussian=True, batch_size=300, discount=0.0, nu=1e-3)
     batch = LocalComponentAnalysis(gaussian=True, max_iter=1, nu=1e-3).fit(X)
@@ -369,7 +369,7 @@ def test_on_line_all_directions_begin_local(seed):
     np.testing.assert_allclose(online.covariance_, batch.covariance_, rtol=1e-9)
 
 
-def test_the_sample_of_rows_bit_by_bit_is_one_of_all():
+def test_partial_fit_sample_is_drawn_from_all_rows():
     X = np.arange(4000.0)[:, None] + np.zeros(2)
     X[:, 1] = np.random.default_rng(0).standard_normal(4000)
     online = LocalComponentAnalysis(n_neighbors=400, nu=1.0, random_state=np.random.RandomState(0))
@@ -381,7 +381,7 @@ def test_the_sample_of_rows_bit_by_bit_is_one_of_all():
     assert abs(kept.mean() - 2000) < 231
 
 
-def test_the_sample_does_not_depend_on_the_places_of_rows_in_their_parts():
+def test_partial_fit_sample_ignores_positions_within_chunks():
     online = LocalComponentAnalysis(n_neighbors=400, nu=1.0, random_state=0)
     part = np.column_stack([np.arange(100.0), np.random.default_rng(0).standard_normal(100)])
     for _ in range(40):
@@ -390,7 +390,7 @@ def test_the_sample_does_not_depend_on_the_places_of_rows_in_their_parts():
     assert len(np.unique(online._remembered().sample[:, 0])) > 90
 
 
-def test_a_sample_that_may_grow_later_stays_one_of_all_rows():
+def test_growing_sample_stays_a_sample_of_all_rows():
     X = np.column_stack([np.arange(4000.0), np.random.default_rng(0).standard_normal(4000)])
     online = LocalComponentAnalysis(n_neighbors=100, nu=1.0, random_state=0)
     online.partial_fit(X[:2000]).set_params(n_neighbors=1000).partial_fit(X[2000:])
@@ -398,7 +398,7 @@ def test_a_sample_that_may_grow_later_stays_one_of_all_rows():
     assert np.mean(kept < 2000) == pytest.approx(0.5, abs=0.25)  # of 100: 5 deviations
 
 
-def test_the_penalty_is_chosen_for_rows_held_out():
+def test_penalty_is_chosen_on_held_out_rows():
     rng = np.random.default_rng(0)
     X, new = (rng.standard_normal((n, 12)) * np.r_[np.ones(3), np.full(9, 0.05)] for n in (60, 500))
     chosen = LocalComponentAnalysis(nu="auto", random_state=0).fit(X)
@@ -449,7 +449,7 @@ def test_covariances_that_would_fill_the_memory_are_refused():
 
 
 @pytest.mark.parametrize("name", ["covariance", "gaussian", "nu"])
-def test_what_needs_all_rows_has_no_partial_fit(name):
+def test_partial_fit_is_absent_for_options_that_need_all_rows(name):
     value = {"covariance": "local", "gaussian": "search", "nu": "auto"}[name]
     estimator = LocalComponentAnalysis(**{name: value})
     assert not hasattr(estimator, "partial_fit")
@@ -465,13 +465,13 @@ def test_read_only_and_object_arrays_are_fine():
         np.testing.assert_array_equal(found, expected)
 
 
-def test_the_names_of_the_columns_come_out():
+def test_feature_names_are_kept():
     fitted = LocalComponentAnalysis(gaussian="search").fit(with_noise())
     assert list(fitted.get_feature_names_out()) == ["localcomponentanalysis0"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-def test_ctrl_c_leaves_the_last_iteration():
+def test_ctrl_c_keeps_the_last_iteration():
     X = two_clusters(3000, 6)
     estimator = LocalComponentAnalysis(max_iter=10_000, tol=0.0)
     LocalComponentAnalysis(max_iter=1).fit(X)  # compiled
@@ -488,7 +488,7 @@ def test_ctrl_c_leaves_the_last_iteration():
     assert np.isfinite(estimator.score(X[:10]))
 
 
-def test_ctrl_c_before_a_covariance_per_row_leaves_the_shared_one(monkeypatch):
+def test_ctrl_c_before_row_covariances_keeps_the_shared_one(monkeypatch):
     def press(*arguments):
         raise KeyboardInterrupt
 

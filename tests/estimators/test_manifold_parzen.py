@@ -53,7 +53,7 @@ def test_the_density_is_that_of_the_twin(problem):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n_features", [3, 40])
 @pytest.mark.parametrize("noise", [0.5, 1e-3, 1e-10])
-def test_products_and_differences_give_the_density_of_the_directions(dtype, n_features, noise):
+def test_density_of_given_directions_matches_the_twin(dtype, n_features, noise):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, n_features)).astype(dtype)
     query = rng.standard_normal((70, n_features)).astype(dtype)
@@ -70,7 +70,7 @@ def test_products_and_differences_give_the_density_of_the_directions(dtype, n_fe
     assert np.all(error <= promised + by_differences + 2 * np.finfo(dtype).eps * size)
 
 
-def test_both_ways_are_taken_and_agree(monkeypatch):
+def test_products_and_differences_are_both_used_and_agree(monkeypatch):
     rng = np.random.default_rng(1)
     X, query = rng.standard_normal((130, 20)), rng.standard_normal((600, 20))
     model = ManifoldParzen(3, n_neighbors=9, noise_variance=0.2).fit(X)
@@ -83,7 +83,7 @@ def test_both_ways_are_taken_and_agree(monkeypatch):
 
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-10, 1e-14])
-def test_a_line_in_space_keeps_its_digits_however_flat_the_kernels(noise):
+def test_density_on_a_line_is_accurate_for_flat_kernels(noise):
     rng = np.random.default_rng(2)
     n_features, sigma = 12, np.sqrt(noise)
     t = np.sort(rng.uniform(0, 1, 50))
@@ -129,7 +129,7 @@ def test_densities_in_the_plane_integrate_to_one(seed, q, soft):
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), q=st.integers(0, 3))
-def test_the_density_turns_and_moves_with_the_data(seed, q):
+def test_density_is_equivariant_under_rigid_motions(seed, q):
     rng = np.random.default_rng(seed)
     X, query, shift = rng.standard_normal((30, 4)), rng.standard_normal((8, 4)), 5.0
     turn = ortho_group.rvs(4, random_state=seed)
@@ -143,7 +143,7 @@ def test_the_density_turns_and_moves_with_the_data(seed, q):
 
 @pytest.mark.parametrize("n_features", [2, 15])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_no_directions_is_kernel_density(n_features, dtype):
+def test_zero_components_is_kernel_density(n_features, dtype):
     rng = np.random.default_rng(4)
     X = rng.standard_normal((200, n_features)).astype(dtype)
     query = rng.standard_normal((50, n_features)).astype(dtype)
@@ -206,7 +206,7 @@ def test_equal_rows_are_one_gaussian(n_features):
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-25, 1e-19, 1e15, 1e20, 1e150])
-def test_the_unit_of_length_does_not_matter(scale, monkeypatch):
+def test_density_is_equivariant_under_the_unit_of_length(scale, monkeypatch):
     """Products in float32 may screen: its range is not that of float64."""
     monkeypatch.setattr(costs, "SCREENING_PRODUCTS", 0)
     rng = np.random.default_rng(29)
@@ -219,13 +219,13 @@ def test_the_unit_of_length_does_not_matter(scale, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_equal_rows_with_next_to_no_noise(dtype):
+def test_equal_rows_with_tiny_noise_stay_finite(dtype):
     X = np.zeros((40, 3), dtype)
     logs = ManifoldParzen(1, n_neighbors=5, noise_variance=1e-50).fit(X).score_samples(X)
     np.testing.assert_allclose(logs, -1.5 * np.log(2 * np.pi * 1e-50), rtol=1e-6)
 
 
-def test_a_soft_neighbourhood_of_next_to_nothing_is_the_nearest_row():
+def test_narrow_soft_neighbourhood_is_the_nearest_row():
     X = np.random.default_rng(30).standard_normal((30, 2))
     options = dict(n_neighbors=4, noise_variance=0.1, neighborhood="soft", bandwidth=1e-200)
     soft = ManifoldParzen(1, **options).fit(X)
@@ -233,7 +233,7 @@ def test_a_soft_neighbourhood_of_next_to_nothing_is_the_nearest_row():
     np.testing.assert_allclose(soft.score_samples(X), nearest.score_samples(X), rtol=1e-12)
 
 
-def test_far_clusters_stay_apart():
+def test_distant_clusters_are_kept_apart():
     rng = np.random.default_rng(9)
     X = rng.standard_normal((40, 14))
     far = np.concatenate([X, X + 1e9])
@@ -270,7 +270,7 @@ def test_soft_neighbourhoods_are_those_of_the_twin(bandwidth):
     assert_logs(ours, expected, X, query, 0.1)
 
 
-def test_a_soft_neighbourhood_without_end_is_a_hard_one():
+def test_wide_soft_neighbourhood_is_a_hard_one():
     rng = np.random.default_rng(12)
     X, query = rng.standard_normal((50, 3)), rng.standard_normal((20, 3))
     options = dict(n_neighbors=49, noise_variance=0.1)
@@ -294,7 +294,7 @@ def test_neighbours_are_exact(n_features, spread, dtype):
         assert np.array_equal(np.sort(found), np.sort(expected))
 
 
-def test_rows_with_many_duplicates_are_no_neighbours_of_themselves():
+def test_duplicated_row_is_never_its_own_neighbour():
     for n_features in (2, 20):
         X = np.concatenate([np.zeros((30, n_features)), np.ones((5, n_features))])
         search = nearest_neighbours.others(X, 6)
@@ -327,7 +327,7 @@ def test_leading_directions_are_orthonormal_and_accurate(shape, smallest):
 
 @pytest.mark.parametrize("n_features", [3, 20])
 @pytest.mark.parametrize("smallest", [0.01, 1e-12])
-def test_a_grid_is_many_fits(n_features, smallest):
+def test_grid_scores_match_separate_fits(n_features, smallest):
     rng = np.random.default_rng(15)
     X, query = rng.standard_normal((80, n_features)), rng.standard_normal((30, n_features))
     counts, noises = [3, 0, 1, 1], [0.5, smallest]
@@ -341,7 +341,7 @@ def test_a_grid_is_many_fits(n_features, smallest):
     assert np.array_equal(model.score_samples_grid(query)[0, 0], model.score_samples(query))
 
 
-def test_a_grid_refuses_what_was_not_fitted():
+def test_grid_refuses_values_that_were_not_fitted():
     X = np.random.default_rng(16).standard_normal((20, 3))
     model = ManifoldParzen(2, n_neighbors=7, noise_variance=1.0).fit(X)
     with pytest.raises(ValueError, match="n_components should be an integer, from 0 to 2; got 3"):
@@ -352,7 +352,7 @@ def test_a_grid_refuses_what_was_not_fitted():
         model.score_samples_grid(X, noise_variance=[])
 
 
-def test_it_is_chosen_by_a_search():
+def test_grid_search_selects_the_noise_variance():
     rng = np.random.default_rng(17)
     t = rng.uniform(0, 6, 200)
     X = np.column_stack([np.cos(t), np.sin(t)]) + 0.02 * rng.standard_normal((200, 2))
@@ -446,7 +446,7 @@ def test_the_estimator_does_not_change_with_the_callers_array():
         ({"n_jobs": 0}, "n_jobs should be"),
     ],
 )
-def test_wrong_parameters_are_refused_and_the_estimator_stays_as_it_was(parameters, message):
+def test_bad_parameters_are_refused_and_change_nothing(parameters, message):
     X = np.random.default_rng(23).standard_normal((20, 3))
     model = ManifoldParzen(1, n_neighbors=5, noise_variance=0.1).fit(X)
     before = model.score_samples(X)
@@ -477,7 +477,7 @@ def test_wrong_data_are_refused(X):
     assert set(vars(model)) == set(model.get_params())
 
 
-def test_too_little_memory_is_told_before_the_work(monkeypatch):
+def test_too_little_memory_is_refused_in_advance(monkeypatch):
     monkeypatch.setattr(manifold_parzen, "_available_memory", lambda: 10_000)
     X = np.random.default_rng(24).standard_normal((200, 5))
     model = ManifoldParzen(3, n_neighbors=5, noise_variance=0.1)
@@ -486,7 +486,7 @@ def test_too_little_memory_is_told_before_the_work(monkeypatch):
     model.set_params(n_components=0).fit(X)
 
 
-def test_the_machine_tells_its_memory():
+def test_available_memory_is_read_from_the_system():
     available = manifold_parzen._available_memory()
     assert available is None or 2**20 < available < 2**50
 

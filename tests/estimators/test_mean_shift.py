@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import MeanShift
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
-from fastmetric.learn.modes import trajectories as climbing
+from fastmetric.learn.modes import trajectories
 from tests.twins import density as naive
 
 
@@ -110,23 +110,23 @@ def test_steps_over_trees_are_those_over_all_pairs(d, dtype):
 
 @settings(max_examples=40)
 @given(clouds())
-def test_the_density_never_falls_on_the_way(cloud):
+def test_density_never_decreases_along_a_trajectory(cloud):
     X, h = cloud
     sums = KernelSums(X, bandwidth=h)
-    climbers = climbing._Trajectories(X, h)
-    climbers.meet()
-    before = naive.log_density(X, climbers.places, h)
+    running = trajectories._Trajectories(X, h)
+    running.meet()
+    before = naive.log_density(X, running.places, h)
     # Exponents of coordinates that are rounded: their differences are off by eps |x|.
     slack = 1e-12 + 8 * np.finfo(float).eps * np.abs(X).max() / h * 40
     for _ in range(30):
-        climbers.move(sums.shifts, 1e-6)
-        climbers.meet()
-        after = naive.log_density(X, climbers.places, h)
+        running.move(sums.shifts, 1e-6)
+        running.meet()
+        after = naive.log_density(X, running.places, h)
         assert np.all(after >= before - slack)
         before = after
 
 
-def test_a_fall_is_noticed():
+def test_density_check_can_fail():
     # Of the test above: a climb that goes to the side does fall.
     X = overlapping(50)
     before = naive.log_density(X, X)
@@ -134,10 +134,10 @@ def test_a_fall_is_noticed():
     assert np.any(after < before - 1e-3)
 
 
-def test_leaps_are_few_steps_long_and_save_most_of_them():
+def test_over_relaxation_saves_most_steps():
     X = overlapping()
     sums = KernelSums(X, bandwidth=0.7)
-    fast = climbing.follow(sums.shifts, X, 0.7, tol=1e-8, max_iter=2000)
+    fast = trajectories.follow(sums.shifts, X, 0.7, tol=1e-8, max_iter=2000)
     slow = 0
     points = X.copy()
     while np.abs(step := sums.shifts(points)[1]).max() > 0.7e-8:
@@ -145,9 +145,9 @@ def test_leaps_are_few_steps_long_and_save_most_of_them():
     assert fast.n_iter < slow / 3
 
 
-def test_without_leaps_and_meetings_labels_are_those_of_plain_mean_shift(monkeypatch):
-    monkeypatch.setattr(climbing, "_LEAP", 0.0)
-    monkeypatch.setattr(climbing, "MEET", 1e-5)
+def test_labels_match_plain_mean_shift_without_shortcuts(monkeypatch):
+    monkeypatch.setattr(trajectories, "_LONGEST", 0.0)
+    monkeypatch.setattr(trajectories, "MEET", 1e-5)
     for seed in range(3):
         X = overlapping(120, seed=seed)
         model = MeanShift(bandwidth=0.6, rtol=0.0, max_iter=20_000).fit(X)
@@ -155,7 +155,7 @@ def test_without_leaps_and_meetings_labels_are_those_of_plain_mean_shift(monkeyp
         np.testing.assert_allclose(model.cluster_centers_[model.labels_], ends, atol=1e-4)
 
 
-def test_leaps_and_meetings_move_few_rows_to_another_hill():
+def test_shortcuts_move_few_rows_to_another_mode():
     for seed in range(3):
         X = overlapping(150, seed=seed)
         model = MeanShift(bandwidth=0.6).fit(X)
@@ -169,7 +169,7 @@ def test_leaps_and_meetings_move_few_rows_to_another_hill():
 
 @settings(max_examples=60)
 @given(clouds())
-def test_centres_are_flat_and_higher_than_their_rows(cloud):
+def test_centres_have_zero_gradient_and_higher_density(cloud):
     X, h = cloud
     model = MeanShift(bandwidth=h, max_iter=3000).fit(X)
     rounding = 16 * np.finfo(float).eps * np.abs(X).max() / h
@@ -202,7 +202,7 @@ def test_clusters_a_million_apart_are_found():
     assert adjusted_rand_score(y, model.labels_) == 1.0
 
 
-def test_a_saddle_is_no_mode():
+def test_saddle_point_is_not_a_mode():
     X = np.array([[-2.0, 0.0], [2.0, 0.0]])
     model = MeanShift(bandwidth=1.0, seeds=[[0.0, 0.0]]).fit(X)
     assert abs(abs(model.cluster_centers_[0, 0]) - 1.99) < 0.1
@@ -210,7 +210,7 @@ def test_a_saddle_is_no_mode():
 
 
 @pytest.mark.parametrize("d", [1, 8, 9, 40])
-def test_a_saddle_is_noticed_in_any_direction(d):
+def test_saddle_point_is_left_in_any_direction(d):
     way = np.random.default_rng(d).standard_normal(d)
     way *= 2 / np.linalg.norm(way)
     model = MeanShift(bandwidth=1.0, seeds=np.zeros((1, d))).fit(np.stack([way, -way]))
@@ -234,7 +234,7 @@ def test_constant_columns_change_nothing():
     np.testing.assert_array_equal(MeanShift(bandwidth=1.5).fit(wide).labels_, labels)
 
 
-def test_a_lone_bandwidth_far_too_small_makes_every_row_a_cluster():
+def test_tiny_bandwidth_makes_every_row_a_cluster():
     X, _ = blobs(100)
     model = MeanShift(bandwidth=1e-3).fit(X)
     assert len(model.cluster_centers_) == 100
@@ -261,7 +261,7 @@ def test_the_order_of_the_rows_does_not_matter(seed):
     np.testing.assert_array_equal(one.labels_[order], other.labels_)
 
 
-def test_prediction_of_the_rows_is_their_label_also_after_a_pickle():
+def test_predict_returns_the_labels_also_after_a_pickle():
     X = overlapping(500)
     for parameters in ({}, {"bin_seeding": True}, {"cluster_all": False}):
         model = fitted(X, bandwidth=0.6, **parameters)
@@ -302,7 +302,7 @@ def test_a_vector_gives_every_feature_its_width():
     np.testing.assert_array_equal(model.fit(X * [1, 100]).labels_, plain.labels_)
 
 
-def test_in_a_pipeline():
+def test_mean_shift_works_in_a_pipeline():
     X, y = blobs()
     labels = make_pipeline(StandardScaler(), MeanShift(bandwidth=0.3)).fit_predict(X)
     assert adjusted_rand_score(y, labels) == 1.0
@@ -311,7 +311,7 @@ def test_in_a_pipeline():
 # Seeds
 
 
-def test_seeds_find_their_hills_and_rows_go_to_the_nearest():
+def test_seeds_find_modes_and_rows_join_the_nearest():
     X, _ = blobs()
     model = MeanShift(bandwidth=1.5, seeds=[[0.5, 0.5], [7.0, 0.0]]).fit(X)
     assert len(model.cluster_centers_) == 2
@@ -319,20 +319,20 @@ def test_seeds_find_their_hills_and_rows_go_to_the_nearest():
     np.testing.assert_array_equal(model.labels_, gaps.argmin(axis=1))
 
 
-def test_a_seed_far_from_all_rows_finds_one():
+def test_distant_seed_finds_a_mode():
     X, _ = blobs()
     model = MeanShift(bandwidth=0.5, seeds=[[1e4, 1e4]]).fit(X)
     assert len(model.cluster_centers_) == 1
     assert model.gradient_norms_[0] <= 1e-6
 
 
-def test_bins_find_the_hills_too():
+def test_bin_seeding_finds_the_modes():
     X, y = blobs()
     model = MeanShift(bandwidth=1.5, bin_seeding=True, min_bin_freq=3).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.99
 
 
-def test_rows_beyond_a_bandwidth_are_orphans_if_asked_for():
+def test_rows_beyond_a_bandwidth_are_orphans_on_request():
     X, _ = blobs()
     model = MeanShift(bandwidth=1.5, cluster_all=False).fit(X)
     centres = model.cluster_centers_[MeanShift(bandwidth=1.5).fit(X).labels_]
@@ -343,11 +343,11 @@ def test_rows_beyond_a_bandwidth_are_orphans_if_asked_for():
 
 
 @parametrize_with_checks([MeanShift(), MeanShift(bin_seeding=True, n_jobs=1)])
-def test_scikit_learns_checks(estimator, check):
+def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-def test_too_few_steps_warn():
+def test_too_few_iterations_warn():
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         MeanShift(bandwidth=0.6, max_iter=1).fit(overlapping())
 
@@ -371,7 +371,7 @@ def test_too_few_steps_warn():
         ({"n_jobs": 0}, "n_jobs"),
     ],
 )
-def test_errors_say_what_to_do_and_leave_the_estimator_as_it_was(parameters, message):
+def test_failed_fit_raises_a_clear_error_and_changes_nothing(parameters, message):
     X, _ = blobs(60)
     model = MeanShift(bandwidth=1.5).fit(X)
     before = vars(model).copy()
@@ -386,7 +386,7 @@ def test_prediction_needs_a_fit():
         MeanShift().predict([[0.0]])
 
 
-def test_an_interrupt_leaves_the_last_fit(monkeypatch):
+def test_interruption_keeps_the_last_fit(monkeypatch):
     X, _ = blobs(60)
     model = MeanShift(bandwidth=1.5).fit(X)
     labels = model.labels_

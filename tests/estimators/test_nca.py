@@ -40,7 +40,7 @@ def fitted(iris):
     return NCA(n_components=2).fit(*iris)
 
 
-def test_improves_on_its_start_and_says_so(iris, fitted):
+def test_fit_improves_on_its_start_and_records_it(iris, fitted):
     history = fitted.history_["objective"]
     assert history[-1] > history[0]
     assert fitted.objective_ == history[-1]
@@ -51,7 +51,7 @@ def test_improves_on_its_start_and_says_so(iris, fitted):
     assert np.all(np.diff(history) >= 0)
 
 
-def test_follows_scikit_learn_from_the_same_start():
+def test_fit_matches_scikit_learn_from_the_same_start():
     X, y = load_digits(return_X_y=True)
     X = X[:500] / 16.0
     start = np.random.default_rng(0).standard_normal((2, 64)) / 4
@@ -86,12 +86,12 @@ def test_posterior_is_each_class_share_of_the_kernel_sum(iris, fitted):
     assert np.array_equal(fitted.predict(query), fitted.classes_[shares.argmax(axis=1)])
 
 
-def test_posterior_survives_queries_far_outside(iris, fitted):
+def test_posterior_is_finite_for_distant_queries(iris, fitted):
     P = fitted.predict_proba(iris[0][:5] + 1e4)
     np.testing.assert_allclose(P.sum(axis=1), 1)
 
 
-def test_generalises():
+def test_nca_generalises_to_new_rows():
     X, y = load_wine(return_X_y=True)
     model = make_pipeline(StandardScaler(), NCA(2, alpha=0.05))
     assert model.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.93
@@ -99,7 +99,7 @@ def test_generalises():
     assert neighbours.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.93
 
 
-def test_works_in_a_grid_search(iris):
+def test_nca_works_in_a_grid_search(iris):
     search = GridSearchCV(NCA(2, max_iter=5), {"alpha": [0.0, 0.1], "init": ["pca", "rca"]}, cv=2)
     assert search.fit(*iris).best_score_ > 0.9
 
@@ -136,7 +136,7 @@ def test_lda_start_has_scikit_learns_directions(iris):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 100.0])
-def test_rca_start_whitens_the_classes_and_counts_the_penalty_as_variance(alpha, iris):
+def test_rca_start_whitens_classes_with_the_penalty_as_variance(alpha, iris):
     X, y = iris
     A = _start("rca", X, y, 4, alpha=alpha)
     within = sum(np.cov(X[y == c].T, bias=True) * np.sum(y == c) for c in np.unique(y)) / len(X)
@@ -186,7 +186,7 @@ def test_penalty_shrinks_the_map(iris):
     assert np.abs(gradient - 2 * bound.components_).max() < 0.05 * np.abs(gradient).max()
 
 
-def test_warm_start_goes_on_where_it_stopped(iris):
+def test_warm_start_continues_from_the_last_map(iris):
     nca = NCA(2, init="pca", max_iter=3, warm_start=True).fit(*iris)
     before = nca.objective_
     nca.fit(*iris)
@@ -355,7 +355,7 @@ def test_bad_data_are_named_and_leave_the_estimator_as_it_was(change, error, mes
     assert vars(nca) == vars(NCA())
 
 
-def test_unfitted_estimator_says_so(iris):
+def test_unfitted_estimator_raises_not_fitted_error(iris):
     for method in ("transform", "predict", "predict_proba"):
         with pytest.raises(NotFittedError):
             getattr(NCA(), method)(iris[0])

@@ -108,7 +108,7 @@ def test_posteriors_of_any_classes_equal_the_twins(data, n, d, seed):
 
 @pytest.mark.parametrize("method", ["exact", "tree"])
 @pytest.mark.parametrize("priors", PRIORS.values(), ids=PRIORS.keys())
-def test_a_query_that_no_class_reaches_is_given_the_priors(priors, method, iris):
+def test_posterior_is_the_prior_where_all_densities_are_zero(priors, method, iris):
     X, y = iris
     nca = NCA(2, kernel="biweight", priors=priors, method=method, max_iter=2).fit(X, y)
     given = {None: np.array([40, 50, 50]), "equal": np.ones(3)}.get(
@@ -181,7 +181,7 @@ def _fitted(nca):
 
 
 @pytest.mark.parametrize("variant", [{}, dict(kernel="biweight", background=True)])
-def test_rows_in_chunks_are_learnt_from(variant, iris):
+def test_partial_fit_learns_from_chunks(variant, iris):
     X, y = iris
     order = np.random.default_rng(0).permutation(len(X))
     nca = NCA(2, init="pca", batch_size=10, **variant)
@@ -205,7 +205,7 @@ def test_rows_in_chunks_are_learnt_from(variant, iris):
 
 
 @pytest.mark.parametrize("background", [True, 0.3, "learn"])
-def test_a_class_that_comes_late_has_the_share_of_background_of_its_size(background, iris):
+def test_late_class_gets_a_background_share_by_its_size(background, iris):
     X, y = iris
     nca = NCA(2, init="pca", background=background, random_state=0)
     first = y != "virginica"
@@ -222,7 +222,7 @@ def test_a_learnt_share_stays_what_it_is(iris):
     assert np.array_equal(nca.partial_fit(X[1::2], y[1::2]).background_, before)
 
 
-def test_learning_goes_on_after_a_fit(iris):
+def test_partial_fit_continues_after_fit(iris):
     X, y = iris
     nca = NCA(2, max_iter=3).fit(X[::2], y[::2])
     before = nca.components_
@@ -285,7 +285,7 @@ def test_new_rows_have_the_features_of_the_first(iris):
     assert _fitted(nca) == before
 
 
-def test_an_interrupted_pass_leaves_no_trace(iris, monkeypatch):
+def test_interrupted_partial_fit_changes_nothing(iris, monkeypatch):
     X, y = iris
     fits = [NCA(2, init="pca", batch_size=20).partial_fit(X[::2], y[::2]) for _ in range(2)]
     calls, evaluate = [], Objective.evaluate
@@ -304,7 +304,7 @@ def test_an_interrupted_pass_leaves_no_trace(iris, monkeypatch):
     assert np.array_equal(first, second)
 
 
-def test_a_fit_forgets_what_was_learnt_on_line(iris):
+def test_fit_discards_the_state_of_partial_fit(iris):
     X, y = iris
     nca = NCA(2, max_iter=3).partial_fit(X[::2], y[::2]).fit(X, y)
     assert np.array_equal(nca.components_, NCA(2, max_iter=3).fit(X, y).components_)
@@ -321,7 +321,7 @@ def test_a_pickle_predicts_the_same_bits(variant, iris):
     assert np.array_equal(again.predict_proba(X), nca.predict_proba(X))
 
 
-def test_a_pickle_of_a_fit_is_without_its_rows_and_says_so():
+def test_pickle_of_a_fit_omits_its_rows_and_says_so():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((500, 200)), np.arange(500) % 3
     nca = NCA(2, max_iter=1).fit(X, y)
@@ -335,7 +335,7 @@ def test_a_pickle_of_a_fit_is_without_its_rows_and_says_so():
     assert np.array_equal(again.fit(X, y).components_, nca.components_)
 
 
-def test_a_pickle_of_on_line_learning_goes_on(iris):
+def test_partial_fit_continues_after_a_pickle(iris):
     X, y = iris
     nca = NCA(2, init="pca", batch_size=20).partial_fit(X[::2], y[::2])
     again = pickle.loads(pickle.dumps(nca))
@@ -383,14 +383,14 @@ def small_fit(iris):
 
 
 @pytest.mark.parametrize("solver", ["stochastic", "minibatch"])
-def test_verbose_says_what_was_taken(solver, iris, capsys):
+def test_verbose_prints_kernel_method_and_solver(solver, iris, capsys):
     nca = NCA(2, solver=solver, kernel="biweight", max_iter=2, verbose=1).fit(*iris)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + nca.n_iter_
     assert f"biweight, auto, {solver} by batches of 50" in lines[0]
 
 
-def test_predictions_go_by_the_kernel_of_the_fit(iris):
+def test_predictions_use_the_kernel_of_the_fit(iris):
     X, y = iris
     nca = NCA(2, kernel="biweight", max_iter=3).fit(X, y)
     before = nca.predict_proba(X)

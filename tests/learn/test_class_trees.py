@@ -32,7 +32,7 @@ def _both(problem, rtol, **options):
 
 @settings(max_examples=150)
 @given(problems(max_n=150), st.sampled_from([0.0, 1e-6, 1e-2, 0.3]))
-def test_the_objective_lies_within_its_certificate(problem, rtol):
+def test_objective_lies_within_its_error_bound(problem, rtol):
     exact, tree = _both(problem, rtol)
     n = len(problem.X)
     # Sums of P_i <= 1 each; the exponents of both sides are rounded.
@@ -43,7 +43,7 @@ def test_the_objective_lies_within_its_certificate(problem, rtol):
 
 @settings(max_examples=60)
 @given(problems(max_n=150, min_scale=-2, max_scale=1))
-def test_without_a_tolerance_value_and_gradient_are_those_of_all_pairs(problem):
+def test_value_and_gradient_without_rtol_match_all_pairs(problem):
     exact, tree = _both(problem, 0.0)
     scale = np.square(problem.X @ problem.A.T).sum(axis=1).max()
     tolerance = 1e-12 * (1 + scale)  # of an exponent
@@ -55,7 +55,7 @@ def test_without_a_tolerance_value_and_gradient_are_those_of_all_pairs(problem):
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
 @pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
-def test_large_classes_are_approximated_inside_the_certificate(d, scale):
+def test_large_classes_are_approximated_within_the_bounds(d, scale):
     X, y = _data(4000, 6, 3)
     A = scale * np.random.default_rng(1).standard_normal((d, 6))
     exact = Objective(ArrayRows(X), y).evaluate(A)
@@ -99,7 +99,7 @@ def test_same_bits_for_every_number_of_threads():
         assert np.array_equal(first[1], again[1])
 
 
-def test_auto_agrees_with_both():
+def test_auto_agrees_with_trees_and_all_pairs():
     X, y = _data(6000, 4, 3)
     for scale in (0.1, 30.0):
         A = scale * np.eye(2, 4)
@@ -110,7 +110,7 @@ def test_auto_agrees_with_both():
         assert values["auto"] in (values["exact"], values["tree"])
 
 
-def test_float32_stays_close():
+def test_float32_is_close_to_float64():
     X, y = _data(3000, 4, 3)
     A = np.eye(2, 4)
     exact = nca_value_and_grad(A, X, y)
@@ -119,7 +119,7 @@ def test_float32_stays_close():
     assert np.abs(tree[1] - exact[1]).max() <= 0.02 * np.abs(exact[1]).max()
 
 
-def test_a_fit_over_trees_reaches_the_exact_fit():
+def test_fit_over_trees_reaches_the_exact_fit():
     X, y = _data(2500, 4, 3)
     options = dict(n_components=2, max_iter=5, tol=0, init="pca")
     with pytest.warns(ConvergenceWarning):  # it is stopped before

@@ -79,7 +79,7 @@ def test_value_and_slopes_are_the_twins(case):
         )
 
 
-def test_the_twins_probability_is_the_integral_over_latent_points():
+def test_twins_probability_is_the_integral_over_latents():
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     kappa_sq, noise, gap = 0.7, 0.4, 1.3
     difference = gap + np.sqrt(2 * noise) * nodes  # z - z' has variance 2 sigma^2
@@ -161,7 +161,7 @@ def test_an_em_step_is_the_twins(case):
 
 @given(cases(min_scale=-2, max_scale=1), st.sampled_from(["em", "lbfgs"]))
 @settings(max_examples=40)
-def test_the_likelihood_never_falls(case, solver):
+def test_likelihood_never_decreases(case, solver):
     recorder = Recorder()
     solve = solvers.SOLVERS[solver]
     climb = solve(case.problem(), case.W, case.noise, max_iter=25, tol=0.0, recorder=recorder)
@@ -173,7 +173,7 @@ def test_the_likelihood_never_falls(case, solver):
     assert climb.model.noise > 0
 
 
-def test_as_printed_the_noise_of_the_paper_would_let_it_fall():
+def test_likelihood_can_decrease_with_the_papers_noise_update():
     """A test of the tests above: eq. (11) lacks a term, and monotony is lost."""
     rng = np.random.default_rng(3)
     fell = False
@@ -196,7 +196,7 @@ def test_as_printed_the_noise_of_the_paper_would_let_it_fall():
     assert fell
 
 
-def test_lbfgs_gets_at_least_as_far_as_em_in_a_tenth_of_the_iterations():
+def test_lbfgs_matches_em_in_a_tenth_of_the_iterations():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 4))
     X[:100, 0] += 2.0
@@ -214,7 +214,7 @@ def test_lbfgs_gets_at_least_as_far_as_em_in_a_tenth_of_the_iterations():
 
 
 @given(cases(min_scale=-1, max_scale=0))
-def test_length_scales_only_rise_to_a_maximum(case):
+def test_length_scale_search_never_decreases_the_likelihood(case):
     problem = case.problem()
     before = problem.log_likelihood(case.W, case.noise)
     old = problem.kappa_sq.copy()
@@ -260,7 +260,7 @@ def test_impostors_are_those_of_the_twin(problem, share):
         assert ((Z[i] - Z[j]) ** 2).sum() == pytest.approx(reach[i], rel=1e-12)
 
 
-def test_impostors_are_found_across_blocks_and_far_from_the_origin():
+def test_impostors_are_found_across_blocks_far_from_the_origin():
     rng = np.random.default_rng(0)
     Z, y = rng.standard_normal((3000, 2)) + 1e6, rng.integers(0, 3, 3000)
     reach = np.full(3000, 1e-3)
@@ -272,7 +272,7 @@ def test_impostors_are_found_across_blocks_and_far_from_the_origin():
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_of_many_impostors_the_nearest_are_found(n_jobs):
+def test_impostor_search_keeps_the_nearest(n_jobs):
     n = 3000  # two classes on top of each other, in several tiles
     Z = np.random.default_rng(0).standard_normal((n, 2))
     y, reach = np.arange(n) % 2, np.full(n, 1e9)
@@ -284,7 +284,7 @@ def test_of_many_impostors_the_nearest_are_found(n_jobs):
         assert set(seconds[firsts == i]) == set(nearest[sq[nearest] < reach[i]])
 
 
-def test_known_impostors_are_kept_and_rows_without_left_out():
+def test_known_impostors_stay_and_rows_without_are_omitted():
     Z = np.array([[0.0], [1.0], [0.5], [9.0], [9.5]])
     y = np.array([0, 0, 1, 2, 2])
     active = ActiveSet(y, np.array([[0, 1, 3, 4], [1, 0, 4, 3]], np.int32), 1)
@@ -303,7 +303,7 @@ def test_known_impostors_are_kept_and_rows_without_left_out():
 
 
 @pytest.mark.parametrize("solver", solvers.SOLVERS)
-def test_rounds_never_fall_on_the_pairs_they_have(solver):
+def test_impostor_rounds_never_decrease_their_likelihood(solver):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 5)), rng.integers(0, 3, 300)
     rounds = ImpostorRounds(ArrayRows(X), y, Settings(3, solver, refresh=3, max_iter=9, tol=0.0))

@@ -70,7 +70,7 @@ def _assert_equal_the_twin(points, y, weights, chosen=None):
 @pytest.mark.parametrize("chosen", [None, np.arange(2, 400, 7)], ids=["all", "some"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_clouds_equal_the_twin(d, dtype, chosen):
+def test_point_clouds_match_the_naive_twin(d, dtype, chosen):
     points, y = _clouds(400, d, seed=d, dtype=dtype)
     weights = np.array([1.0, 0.25, 0.5])[y]
     _assert_equal_the_twin(points, y, weights, chosen)
@@ -92,7 +92,7 @@ def test_comparison_with_the_twin_can_fail(monkeypatch):
 
 @settings(max_examples=60)
 @given(st.data(), st.integers(1, 3), st.integers(-8, 8), st.integers(2, 60))
-def test_any_points_equal_the_twin(data, d, power, n):
+def test_any_points_match_the_naive_twin(data, d, power, n):
     grid = st.integers(-12, 12).map(lambda k: k / 8)
     values = data.draw(st.lists(grid, min_size=n * d, max_size=n * d))
     points = np.array(values).reshape(n, d) * 10.0**power
@@ -101,7 +101,7 @@ def test_any_points_equal_the_twin(data, d, power, n):
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_more_points_than_fit_side_by_side_equal_all_pairs(d):
+def test_large_point_sets_match_all_pairs(d):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((2500, d)), rng.integers(0, 3, 2500)
     for scale in (0.01, 0.5, 5.0):
@@ -124,7 +124,7 @@ def test_same_bits_for_any_number_of_threads(d):
     assert np.array_equal(first.points, second.points)
 
 
-def test_rows_in_thin_lanes_share_a_task(monkeypatch):
+def test_sparse_columns_share_a_task(monkeypatch):
     tasks, run = [], engine.run
     monkeypatch.setattr(
         engine, "run", lambda task, parts, **how: tasks.extend(parts) or run(task, parts, **how)
@@ -135,7 +135,7 @@ def test_rows_in_thin_lanes_share_a_task(monkeypatch):
     assert tasks == [(0, 3000)]
 
 
-def test_auto_looks_at_lanes_where_few_pairs_are_in_reach():
+def test_auto_uses_the_cutoff_grid_where_few_pairs_are_in_reach():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 2)), rng.integers(0, 3, 3000)
     problem = Objective(ArrayRows(X), y, mixture=Mixture("biweight"), method="auto")

@@ -49,7 +49,7 @@ def check(found, W, ref, self_index, q, dtype, slack=1.0):
     st.booleans(),
     st.sampled_from(DTYPES),
 )
-def test_all_rows_among_each_other(n, D, seed, scale, rounded, dtype):
+def test_all_rows_match_the_naive_twin(n, D, seed, scale, rounded, dtype):
     rng = np.random.default_rng(seed)
     W = scale * rng.standard_normal((n, D))
     W = (np.round(W) if rounded else W).astype(dtype)
@@ -65,7 +65,7 @@ def test_all_rows_among_each_other(n, D, seed, scale, rounded, dtype):
     st.integers(0, 2**32 - 1),
     st.sampled_from(DTYPES),
 )
-def test_some_rows_among_others(m, n, D, seed, dtype):
+def test_some_rows_match_the_naive_twin(m, n, D, seed, dtype):
     rng = np.random.default_rng(seed)
     ref = 2 * rng.standard_normal((n, D)).astype(dtype)
     W = 2 * rng.standard_normal((m, D)).astype(dtype)
@@ -77,7 +77,7 @@ def test_some_rows_among_others(m, n, D, seed, dtype):
 
 @pytest.mark.parametrize("D", [3, 20])
 @pytest.mark.parametrize("gap", [1e5, 1e6])
-def test_clusters_far_apart_are_taken_by_differences(gap, D):
+def test_distant_clusters_use_differences(gap, D):
     rng = np.random.default_rng(0)
     W = rng.standard_normal((100, D))
     W[::2] += gap
@@ -88,7 +88,7 @@ def test_clusters_far_apart_are_taken_by_differences(gap, D):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_products_serve_many_rows_in_many_dimensions(dtype):
+def test_many_rows_in_many_dimensions_use_products(dtype):
     rng = np.random.default_rng(0)
     W = 1.5 * rng.standard_normal((700, 40)).astype(dtype)
     assert Products.serves(Neighbours(W, W.shape[1]))
@@ -96,13 +96,13 @@ def test_products_serve_many_rows_in_many_dimensions(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
+def test_tree_matches_all_pairs(dtype, monkeypatch):
     W = 30 * np.random.default_rng(0).standard_normal((6000, 2)).astype(dtype)
     monkeypatch.setattr(ClassTrees, "cost", lambda class_trees: 0.0)
     assert isinstance(Differences(Neighbours(W, 2)).sums(), ClassTrees)
     found = among_all(W, 2)
     monkeypatch.undo()
-    # One class: no walk over others, whose rows would all be faint.
+    # One class: no walk over others, whose rows would all underflow.
     assert isinstance(Differences(Neighbours(W * dtype(2**0.5), 2)).sums(), ClassTrees)
     monkeypatch.setattr(ClassTrees, "cost", lambda class_trees: np.inf)
     expected = among_all(W, 2)
@@ -114,7 +114,7 @@ def test_a_tree_returns_what_all_pairs_do(dtype, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
+def test_rows_with_few_neighbours_use_the_neighbour_list(dtype):
     rng = np.random.default_rng(0)
     W = 3.5 * rng.standard_normal((400, 24)).astype(dtype)
     W[1] = W[0]
@@ -126,7 +126,7 @@ def test_near_pairs_serve_rows_of_which_few_are_near(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("n", "side"), [(31, 1), (400, 64), (400, 200)])
-def test_near_pairs_in_any_blocks_on_any_threads(n, side, dtype, monkeypatch):
+def test_neighbour_list_ignores_blocks_and_threads(n, side, dtype, monkeypatch):
     monkeypatch.setattr(neighbour_list_e_step, "_SIDE", side)
     rng = np.random.default_rng(0)
     W = 3 * rng.standard_normal((n, 18)).astype(dtype)
@@ -140,7 +140,7 @@ def test_near_pairs_in_any_blocks_on_any_threads(n, side, dtype, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_listed_pairs_are_those_within_reach_of_either_row(dtype):
+def test_neighbour_list_holds_pairs_within_reach_of_either_row(dtype):
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((60, 8)).astype(dtype)
     i, j, reach = slice(0, 25), slice(25, 60), dtype(4)
@@ -161,7 +161,7 @@ def test_listed_pairs_are_those_within_reach_of_either_row(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
-def test_few_products_are_the_product(dtype, share):
+def test_few_products_match_the_full_product(dtype, share):
     rng = np.random.default_rng(0)
     weights = (rng.random((37, 1100)) * (rng.random((37, 1100)) < share)).astype(dtype)
     rows = rng.standard_normal((1100, 19)).astype(dtype)
@@ -170,7 +170,7 @@ def test_few_products_are_the_product(dtype, share):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_left_out_is_below_the_rounding_of_a_row(dtype):
+def test_omitted_pairs_are_below_rounding(dtype):
     rng = np.random.default_rng(0)
     Z = 4 * rng.standard_normal((200, 16)).astype(dtype)
     squares = (Z**2).sum(axis=1)

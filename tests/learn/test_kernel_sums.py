@@ -148,14 +148,14 @@ def check(case):
 
 @settings(max_examples=400)
 @given(cases())
-def test_no_input_breaks_the_promise_or_the_certificate(case):
+def test_tolerance_and_bounds_hold_for_any_input(case):
     check(case)
 
 
 @pytest.mark.long
 @settings(max_examples=100_000)
 @given(cases())
-def test_no_input_breaks_the_promise_or_the_certificate_in_many_trials(case):
+def test_tolerance_and_bounds_hold_in_many_trials(case):
     check(case)
 
 
@@ -193,7 +193,7 @@ def test_large_sets_are_approximated_within_the_tolerance(kernel, d):
         assert np.all(np.abs(got - exact)[there] <= -np.log1p(-rtol) + 1e-9)
 
 
-def test_what_a_node_contributes_covers_its_error_only_once():
+def test_error_budget_counts_a_nodes_contribution_once():
     """Under a wide kernel the root is accepted at once, and all that is certain is its own."""
     X = np.array([[0.0], [-0.5], [-0.5], [-2.5], [2.0], [1.0]])
     for h in np.geomspace(4, 60, 40):
@@ -205,7 +205,7 @@ def test_what_a_node_contributes_covers_its_error_only_once():
 
 @pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
 @pytest.mark.parametrize("gap", [2.5, 3.9])  # 2 is the tolerance, 4 is twice as much
-def test_what_is_certain_to_come_is_spent_only_once(kernel, gap):
+def test_error_budget_spends_each_lower_bound_once(kernel, gap):
     # One point is nearer: as a constant, the node is off by half the gap, nearly all of it.
     rtol, h = 1e-3, 1.0
     X = np.full((2000, 1), 1 + gap * rtol)
@@ -225,7 +225,7 @@ def test_a_node_is_never_narrower_than_its_children():
         assert np.all(radii[child] <= radii[inner] * (1 + 1e-15))
 
 
-def test_a_coarse_tolerance_is_used():
+def test_loose_tolerance_is_used():
     X = np.random.default_rng(0).standard_normal((5000, 2))
     in_float32 = kernel_sums(X, bandwidth=0.3, rtol=0.1, method="tree")
     exact = kernel_sums(X, bandwidth=0.3, method="exact")
@@ -271,7 +271,7 @@ def test_bounds_hold_where_all_squares_are_rounded_alike(d, gap):
     assert lower <= exact <= upper
 
 
-def test_a_sum_below_zero_is_nothing():
+def test_negative_sum_counts_as_zero():
     """Within atol a series may be."""
     none = np.empty(0, np.intp)
     found = WalkSums(np.array([-1e-5]), np.array([1e-4]), np.zeros(1), [], none)
@@ -280,7 +280,7 @@ def test_a_sum_below_zero_is_nothing():
     assert np.isclose(upper, np.log(9e-5))
 
 
-def test_float32_keeps_the_promise_of_its_precision():
+def test_float32_sums_keep_the_tolerance_of_float32():
     X = np.random.default_rng(0).standard_normal((2000, 3)).astype(np.float32)
     eps = np.finfo(np.float32).eps
     for query in (None, X[:300] + np.float32(30)):
@@ -296,7 +296,7 @@ def test_float32_keeps_the_promise_of_its_precision():
 
 
 @pytest.mark.parametrize("d", sorted(HIGHEST))
-def test_remainders_bound_what_the_series_leaves_out(d):
+def test_remainder_bounds_the_truncation_error(d):
     """The table against the derivatives themselves, on a grid finer than its own."""
     series = make_series(d)
     r = np.linspace(0, 25, 4001)
@@ -314,7 +314,7 @@ def test_remainders_bound_what_the_series_leaves_out(d):
 
 @settings(max_examples=60)
 @given(st.integers(1, 4), st.floats(0.01, 1.5), st.integers(0, 2**32 - 1))
-def test_the_series_is_within_its_remainder_at_every_degree(d, radius, seed):
+def test_far_field_expansion_is_within_its_remainder(d, radius, seed):
     rng = np.random.default_rng(seed)
     direction = rng.standard_normal(d)
     u = radius * direction / np.linalg.norm(direction)
@@ -347,7 +347,7 @@ def _monomials(series, t):
 
 @settings(max_examples=60)
 @given(st.integers(1, 4), st.floats(0.01, 1.0), st.floats(0.01, 1.0), st.integers(0, 2**32 - 1))
-def test_a_crowd_s_polynomial_is_within_its_remainder_at_every_degree(d, radius, width, seed):
+def test_local_expansion_is_within_its_remainder(d, radius, width, seed):
     rng = np.random.default_rng(seed)
     u = rng.standard_normal((5, d))
     u *= radius / np.linalg.norm(u, axis=1, keepdims=True)
@@ -371,7 +371,7 @@ def test_a_crowd_s_polynomial_is_within_its_remainder_at_every_degree(d, radius,
 
 
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_to_move_a_field_back_is_the_transpose_of_moving_it(d, seed):
+def test_moments_to_local_backwards_is_its_transpose(d, seed):
     rng, series = np.random.default_rng(seed), make_series(d)
     here, there = rng.standard_normal((2, len(series.indices)))
     v, degree = rng.standard_normal(d), int(rng.integers(1, series.degree + 1))
@@ -382,7 +382,7 @@ def test_to_move_a_field_back_is_the_transpose_of_moving_it(d, seed):
     assert abs(there @ moved - here @ back) <= 1e-11 * max(1.0, scale) * len(here)
 
 
-def test_a_wide_kernel_is_summed_by_crowds():
+def test_wide_kernels_are_summed_by_query_cells():
     """Nearly all of it: the groups themselves have only what is near them left."""
     X = np.random.default_rng(0).standard_normal((100_000, 2))
     sums = KernelSums(X, bandwidth=1.0)
@@ -399,12 +399,12 @@ def test_a_wide_kernel_is_summed_by_crowds():
 @pytest.mark.parametrize("h", [0.11730068959502454, 1.0])
 @pytest.mark.parametrize("method", ["exact", "tree"])
 @pytest.mark.parametrize("away", [1e12, 1e18, 1e30, 1e60])
-def test_exponents_whose_last_bit_is_more_than_exp_can_take(h, method, away):
+def test_bounds_hold_for_exponents_too_coarse_for_exp(h, method, away):
     X = np.random.default_rng(0).standard_normal((300, 8))
     check(Case(X, None, X[:50] + away, "gaussian", h, 0.01, 0.0, method))
 
 
 @pytest.mark.parametrize("method", ["exact", "tree"])
-def test_hundreds_of_features(method):
+def test_bounds_hold_with_hundreds_of_features(method):
     X = np.random.default_rng(0).standard_normal((1100, 600))
     check(Case(X, None, X[:20], "gaussian", 20.0, 0.01, 0.0, method))

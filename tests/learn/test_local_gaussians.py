@@ -20,7 +20,7 @@ from tests.twins import manifold as naive_manifold
 @pytest.mark.parametrize(
     ("spread", "dtype"), [(0.0, np.float64), (3.0, np.float64), (3.0, np.float32)]
 )
-def test_screening_leaves_out_nothing_that_matters(spread, dtype, rtol, monkeypatch):
+def test_screening_omits_only_negligible_kernels(spread, dtype, rtol, monkeypatch):
     """Clusters, some of them dense: there every point matters, and products take over."""
     rng = np.random.default_rng(3)
     means = spread * rng.standard_normal((20, 40))
@@ -49,7 +49,7 @@ def test_screening_leaves_out_nothing_that_matters(spread, dtype, rtol, monkeypa
 
 
 @pytest.mark.parametrize("share", [0.5, 1.1, 5.0])
-def test_screening_leaves_out_what_it_may(share, monkeypatch):
+def test_screening_omits_kernels_below_its_margin(share, monkeypatch):
     """Rows around one in a few directions, where bounds are exact: below or above the margin."""
     monkeypatch.setattr(costs, "SCREENING_PRODUCTS", 0)
     monkeypatch.setattr(costs, "SCREENING_GAIN", np.inf)
@@ -68,7 +68,7 @@ def test_screening_leaves_out_what_it_may(share, monkeypatch):
 
 @settings(max_examples=40)
 @given(problem=problems(max_features=9), part=st.sampled_from([8, 4, 2, 1]))
-def test_a_marginal_is_never_below_its_gaussian(problem, part):
+def test_marginal_bounds_the_gaussian_from_above(problem, part):
     """But for rounding in float32."""
     X, query, q, k, noise = problem
     model = ManifoldParzen(q, n_neighbors=k, noise_variance=noise).fit(X)
@@ -91,7 +91,7 @@ def test_a_marginal_is_never_below_its_gaussian(problem, part):
         assert np.all(bounds <= terms.astype(float) + slack)
 
 
-def test_near_points_are_found_in_short_blocks(monkeypatch):
+def test_screening_runs_in_short_blocks(monkeypatch):
     """However many queries there are: a block is what Ctrl-C waits for."""
     monkeypatch.setattr(costs, "SCREENING_PRODUCTS", 0)
     monkeypatch.setattr(costs, "SCREENING_GAIN", np.inf)
@@ -164,7 +164,7 @@ def test_assert_certified_can_fail():
     far=st.sampled_from([1.0, 30.0, 1e6]),
     rtol=st.sampled_from([0.0, 1e-6, 0.01, 0.5]),
 )
-def test_trees_leave_out_no_more_than_they_may(only_trees, problem, thinner, far, rtol):
+def test_tree_omits_at_most_its_error_budget(only_trees, problem, thinner, far, rtol):
     X, query, q, k, noise = problem
     query = np.concatenate([query, far * query, X[:5]])
     model = ManifoldParzen(q, n_neighbors=k, noise_variance=thinner * noise, rtol=rtol).fit(X)
@@ -175,7 +175,7 @@ def test_trees_leave_out_no_more_than_they_may(only_trees, problem, thinner, far
 
 @pytest.mark.parametrize("rtol", [1e-3, 0.1])
 @pytest.mark.parametrize("share", [0.9, 1.2, 5.0])
-def test_trees_leave_out_what_they_may(only_trees, share, rtol):
+def test_tree_omits_kernels_below_its_error_budget(only_trees, share, rtol):
     """Many rows at one place, whose bound is their sum: below or above what may be left out."""
     n, near = 512, 16
     X = np.zeros((n, 2))
@@ -188,7 +188,7 @@ def test_trees_leave_out_what_they_may(only_trees, share, rtol):
     assert (ours < expected + 0.5 * np.log1p(-rtol)).all() == (share < 1)
 
 
-def test_trees_do_not_trust_the_length_of_directions(only_trees):
+def test_tree_bounds_hold_for_directions_of_any_length(only_trees):
     """A kernel reaches farther along a direction that is shorter than one.
 
     Round kernels nearby are 9 nats above those far away if their directions are as long as that,
@@ -266,7 +266,7 @@ def test_a_trial_of_trees_is_short(monkeypatch):
     assert len(walked) == 2 * 8
 
 
-def test_blocks_of_trees_are_short_whatever_is_left_out(only_trees, monkeypatch):
+def test_tree_blocks_are_short_whatever_is_omitted(only_trees, monkeypatch):
     monkeypatch.setattr(gaussian_tree, "_LONGEST", 1e7)
     X = np.random.default_rng(33).standard_normal((3000, 4))
     model = ManifoldParzen(4, n_neighbors=6, noise_variance=1e-4).fit(X)
@@ -283,7 +283,7 @@ def test_blocks_of_trees_are_short_whatever_is_left_out(only_trees, monkeypatch)
     assert 0.9e7 < max(sizes) * len(X) * pair <= 1e7
 
 
-def test_a_grid_by_trees_is_many_fits(only_trees):
+def test_grid_scores_by_trees_match_separate_fits(only_trees):
     X, query = spiral(300, 3, 0.02, 5), spiral(40, 3, 0.02, 6)
     counts, noises = [2, 0, 1], [1e-2, 1e-5]
     model = ManifoldParzen(2, n_neighbors=7, noise_variance=1.0).fit(X)

@@ -54,13 +54,13 @@ def test_comparison_with_naive_can_fail():
 
 
 @given(problems())
-def test_equals_the_pairwise_formula(problem):
+def test_objective_matches_the_pairwise_formula(problem):
     assume(exponent_error(problem) < 1e-3)
     assert_equals_naive(problem, nca_value_and_grad(*problem, n_jobs=1))
 
 
 @given(problems(max_scale=2), st.data())
-def test_rows_give_their_share(problem, data):
+def test_value_of_some_rows_matches_the_naive_twin(problem, data):
     n = len(problem.X)
     rows = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=2 * n))
     actual = nca_value_and_grad(*problem, rows=np.array(rows), n_jobs=1)
@@ -92,7 +92,7 @@ def test_float32_agrees_to_its_precision(problem):
 
 
 @pytest.mark.parametrize("scale", [1e8, 1e30, 1e100])
-def test_where_every_kernel_underflows_the_nearest_neighbour_decides(scale):
+def test_nearest_neighbour_decides_where_kernels_underflow(scale):
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((80, 3)) * scale, rng.integers(0, 3, 80)
     value, gradient = nca_value_and_grad(np.eye(3), X, y)
@@ -123,7 +123,7 @@ def test_classes_of_one_never_find_a_neighbour():
 
 
 @pytest.mark.parametrize("d", [2, 10, 64])
-def test_equals_scikit_learn_on_digits(d):
+def test_objective_matches_scikit_learn_on_digits(d):
     X, y = load_digits(return_X_y=True)
     X = X / 16.0
     A = np.random.default_rng(0).standard_normal((d, 64)) / 4
@@ -155,7 +155,7 @@ def test_same_bits_for_any_number_of_threads(d, scale, dtype):
 
 
 @pytest.mark.parametrize("d", [2, 20])
-def test_block_size_matters_only_to_rounding(d, monkeypatch):
+def test_block_size_changes_only_rounding(d, monkeypatch):
     A, X, y = _medium(d=d)
     value, gradient = nca_value_and_grad(A, X, y)
     monkeypatch.setattr(partition, "SMALLEST_SIDE", 96)
@@ -166,13 +166,13 @@ def test_block_size_matters_only_to_rounding(d, monkeypatch):
     np.testing.assert_allclose(small_gradient, gradient, atol=1e-12 * np.abs(gradient).max())
 
 
-def test_faint_rows_among_bright_ones_are_not_lost():
+def test_rows_of_underflowed_kernels_match_the_naive_twin():
     A, X, y = _medium(n=300, d=2)
     X[:20] *= 1e3  # outliers whose kernels all underflow
     assert_equals_naive(Problem(A, X, y), nca_value_and_grad(A, X, y))
 
 
-def test_both_ways_agree(monkeypatch):
+def test_symmetric_pairs_and_rows_agree(monkeypatch):
     A, X, y = _medium(n=1500)
     value, gradient = nca_value_and_grad(A, X, y)
     monkeypatch.setattr(all_pairs, "mostly_underflowed", lambda problem, n_jobs: True)
@@ -235,7 +235,7 @@ def test_layout_of_the_input_does_not_matter(change):
     np.testing.assert_allclose(other, gradient, atol=1e-13 * np.abs(gradient).max())
 
 
-def test_read_only_arrays_are_read_only_read():
+def test_read_only_arrays_are_accepted():
     A, X, y = _medium(n=100)
     for array in (A, X, y):
         array.flags.writeable = False
@@ -245,7 +245,7 @@ def test_read_only_arrays_are_read_only_read():
         assert np.array_equal(array, copy)
 
 
-def test_integers_count_as_numbers():
+def test_integer_input_is_accepted():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 255, (50, 3)).astype(np.uint8), rng.integers(0, 2, 50)
     A = np.eye(2, 3) / 100

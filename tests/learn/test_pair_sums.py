@@ -94,7 +94,7 @@ def test_gradient_is_the_sum_of_weighted_differences(way, kernel, kind):
 
 
 @pytest.mark.parametrize(("way", "kernel", "kind"), CASES)
-def test_sums_by_segment_leave_nothing_out(way, kernel, kind):
+def test_segment_sums_match_the_twin(way, kernel, kind):
     problem = _problem(kernel, kind, per_segment=True)
     s, _, _ = _twin(problem, kernel)
     k = naive.kernel(kernel, s) * problem.weights

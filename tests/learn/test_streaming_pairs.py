@@ -39,7 +39,7 @@ def mean_log_likelihood(model, pairs, signs):
 
 
 @pytest.mark.parametrize("m", [1, 99, 350])
-def test_steps_are_the_twins(m):
+def test_steps_match_the_naive_twin(m):
     pairs, signs = make_pairs(m)
     pairs[:, :, 3] = 1.0  # a feature in which no pair differs
     W = np.random.default_rng(1).standard_normal((3, 4))
@@ -66,7 +66,7 @@ def test_the_likelihood_is_that_before_each_step():
 
 
 @pytest.mark.parametrize("size", [7, 100, 5000])
-def test_one_pass_gets_most_of_the_way(size):
+def test_one_pass_reaches_most_of_the_likelihood(size):
     """On pairs that were not learnt from, measured from the start to what all pairs lead to."""
     pairs, signs = make_pairs(5000)
     new = make_pairs(500, seed=1)
@@ -90,7 +90,7 @@ def test_row_numbers_and_rows_give_the_same():
     assert np.array_equal(by_number, model.partial_fit_pairs(X[numbers], signs).components_)
 
 
-def test_learning_goes_on_through_a_pickle_and_on_any_number_of_threads():
+def test_partial_fit_continues_after_a_pickle_on_any_threads():
     pairs, signs = make_pairs(600, n_features=1500)  # several blocks in a step
     runs = []
     for n_jobs in (1, 2):
@@ -114,7 +114,7 @@ def test_history_has_an_entry_for_each_call():
     assert model.history_["noise_variance"][-1] == model.noise_variance_
 
 
-def test_it_goes_on_from_a_fit_and_a_fit_begins_anew():
+def test_partial_fit_continues_a_fit_and_a_fit_starts_anew():
     pairs, signs = make_pairs(400)
     fitted = LatentCoincidenceAnalysis(2, random_state=0).fit_pairs(pairs, signs)
     components, n_iter = fitted.components_, fitted.n_iter_
@@ -154,7 +154,7 @@ def test_the_noise_stays_within_its_bounds(sign):
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("m", [1, 100])
-def test_a_first_call_of_one_kind_is_not_the_end(sign, m):
+def test_later_calls_recover_from_pairs_of_one_kind(sign, m):
     """It says little of how large the map should be: later pairs do."""
     pairs, signs = make_pairs(5000)
     order = np.argsort(signs != sign, kind="stable")
@@ -172,7 +172,7 @@ def test_a_first_call_of_one_kind_is_not_the_end(sign, m):
     assert mean_log_likelihood(model, *new) > best - 0.2 * (best - guess)
 
 
-def test_a_feature_that_differs_by_rounding_alone_is_not_moved():
+def test_feature_constant_up_to_rounding_is_not_moved():
     pairs, signs = make_pairs(500)
     pairs[:, :, 3] = 0.1
     pairs[::2, 0, 3] = 0.1 + 0.2 - 0.2
@@ -199,7 +199,7 @@ def test_pairs_that_all_coincide_move_nothing():
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
-def test_the_units_of_the_features_do_not_matter(scale):
+def test_partial_fit_is_invariant_to_the_units_of_features(scale):
     pairs, signs = make_pairs(500)
     near, far = (
         LatentCoincidenceAnalysis(random_state=0, init=np.eye(4) / unit).partial_fit_pairs(
@@ -250,7 +250,7 @@ def test_other_features_are_refused():
         model.partial_fit_pairs(*make_pairs(50, n_features=5))
 
 
-def test_a_call_that_is_interrupted_leaves_no_trace(monkeypatch):
+def test_interrupted_call_changes_nothing(monkeypatch):
     pairs, signs = make_pairs(500)
     model = LatentCoincidenceAnalysis(random_state=0).partial_fit_pairs(pairs, signs)
     before, evaluate, calls = pickle.dumps(model), streaming_pairs.Coincidence.evaluate, []

@@ -57,7 +57,7 @@ def _batches(name, Z, size, seed):
 
 @pytest.mark.parametrize("name", row_batches.NAMES)
 @given(_points(), st.integers(0, 1000))
-def test_a_sweep_has_every_row_once(name, points, seed):
+def test_sweep_contains_every_row_once(name, points, seed):
     split = _batches(name, *points, seed)
     assert np.array_equal(np.sort(np.concatenate(split)), np.arange(len(points[0])))
     assert all(len(rows) for rows in split)
@@ -78,7 +78,7 @@ def test_batches_have_the_size_asked_for(points, seed):
     assert sizes["farthest"].max() <= 6 * size  # unbalanced, cut at four times, give or take half
 
 
-def test_a_large_cluster_is_cut():
+def test_large_cluster_is_split():
     Z = np.zeros((1000, 2))
     Z[:3] = 1e6 * np.arange(1, 4)[:, None]
     split = _batches("farthest", Z, 20, 0)
@@ -118,7 +118,7 @@ def test_automatic_batches_are_at_most_all_rows(n):
         assert min(50, n) <= size <= min(most, max(50, n // 4), n)
 
 
-def test_solver_auto_goes_by_the_numbers_of_rows_and_classes():
+def test_auto_solver_depends_on_rows_and_classes():
     assert training.choose_solver("auto", 20_000, 3) == "lbfgs"
     assert training.choose_solver("auto", 20_001, 50) == "minibatch"
     assert training.choose_solver("auto", 20_001, 51) == "stochastic"
@@ -155,7 +155,7 @@ def test_a_feature_that_does_not_vary_is_not_moved(solver, iris):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n", [2, 150, 100_000])
-def test_a_constant_feature_has_no_deviation_however_its_mean_is_rounded(n, dtype):
+def test_constant_feature_has_exactly_zero_deviation(n, dtype):
     rng = np.random.default_rng(0)
     X = np.c_[np.full((n, 3), [0.1, 1e8 / 3, -7e-9]), rng.standard_normal(n)].astype(dtype)
     found = column_deviations(ArrayRows(X), column_means(ArrayRows(X)))
@@ -201,7 +201,7 @@ def test_no_step_is_much_longer_than_its_share_of_the_map(seed, count):
         assert np.linalg.norm(theta - before) <= 10 * step_rule.RATE * np.linalg.norm(A)
 
 
-def test_no_gradient_no_step():
+def test_zero_gradient_gives_zero_step():
     rule, theta = step_rule.StepRule(np.eye(2), np.ones((2, 2))), np.eye(2).ravel()
     for _ in range(3):
         assert np.array_equal(rule.move(theta, np.zeros(4), 1.0), theta)
@@ -211,7 +211,7 @@ def test_no_gradient_no_step():
 
 
 @pytest.mark.parametrize(("load", "d"), [(load_iris, 2), (load_wine, 2), (load_digits, 5)])
-def test_stochastic_steps_come_near_lbfgs(load, d):
+def test_stochastic_steps_approach_lbfgs(load, d):
     X, y = load(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     best = NCA(d, init="lda", solver="lbfgs").fit(X, y).objective_
@@ -222,7 +222,7 @@ def test_stochastic_steps_come_near_lbfgs(load, d):
 
 
 @pytest.mark.parametrize("name", row_batches.NAMES)
-def test_mini_batches_learn(name, wine):
+def test_mini_batches_improve_the_objective(name, wine):
     nca = NCA(2, solver="minibatch", batches=name, batch_size=60, max_iter=15, random_state=0)
     nca.fit(*wine)
     start = NCA(2, init="lda", tol=1e9).fit(*wine)
@@ -252,7 +252,7 @@ def test_same_bits_for_any_number_of_threads(solver, kernel):
 
 @pytest.mark.parametrize("name", row_batches.NAMES)
 @pytest.mark.parametrize("y", [[0, 1], [0, 1, 1], [0, 0, 1, 2], [0, 0, 0, 0, 0, 1]])
-def test_a_handful_of_rows_works(y, name):
+def test_few_rows_work(y, name):
     X = np.random.default_rng(0).standard_normal((len(y), 3))
     for solver in BY_BATCHES:
         nca = NCA(2, init="pca", solver=solver, batches=name, batch_size=2, max_iter=3)
@@ -261,7 +261,7 @@ def test_a_handful_of_rows_works(y, name):
 
 
 @pytest.mark.parametrize("solver", BY_BATCHES)
-def test_batches_of_one_class_only_do_no_harm(solver):
+def test_batches_of_one_class_keep_the_map_finite(solver):
     X = np.repeat([[0.0, 0.0], [1e3, 1e3]], 40, axis=0)
     X += np.random.default_rng(0).standard_normal(X.shape)
     y = np.repeat([0, 1], 40)
@@ -280,7 +280,7 @@ def test_a_penalty_shrinks_the_map(solver, wine):
 
 
 @pytest.mark.parametrize("solver", BY_BATCHES)
-def test_a_penalised_fit_by_batches_leaves_features_alone_that_hardly_vary(solver, iris):
+def test_penalised_batches_ignore_nearly_constant_features(solver, iris):
     X, y = iris
     rare = np.zeros((len(X), 20))
     rare[np.random.default_rng(0).permutation(len(X))[:20], np.arange(20)] = 1e-3
@@ -357,7 +357,7 @@ def test_numpys_booleans_are_booleans(flag, iris):
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e2, 1e5])
-def test_only_a_start_beyond_the_reach_of_most_rows_is_rescaled(scale, iris):
+def test_start_is_rescaled_only_if_most_rows_are_out_of_reach(scale, iris):
     X, y = iris
     problem, A = Objective(ArrayRows(X), y, mixture=Mixture("biweight")), scale * np.eye(2, 4)
     s = naive.sq_distances(X @ A.T, X @ A.T)
@@ -374,7 +374,7 @@ def test_only_a_start_beyond_the_reach_of_most_rows_is_rescaled(scale, iris):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_start_without_neighbours_is_not_lost(solver, iris):
+def test_start_without_neighbours_is_rescaled(solver, iris):
     X, y = iris
     X = X + 1e-3 * np.random.default_rng(0).standard_normal(X.shape)  # no duplicates
     nca = NCA(2, kernel="biweight", init=1e6 * np.eye(2, 4), solver=solver, random_state=0)
@@ -484,7 +484,7 @@ def test_the_fit_ends_ten_iterations_after_the_best(wine):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_callback_that_stops_the_fit_leaves_no_iteration_without_a_score(solver, wine):
+def test_stopping_callback_leaves_every_iteration_scored(solver, wine):
     def callback(flat, n_iter):
         if n_iter == 3:
             raise StopIteration
@@ -508,7 +508,7 @@ def test_early_stopping_needs_a_row_to_hold_out():
 # Sub-sampling
 
 
-def test_a_map_from_some_rows_predicts_by_all(wine):
+def test_map_fitted_to_a_sample_predicts_with_all_rows(wine):
     X, y = wine
     nca = NCA(2, subsample=60, max_iter=5, random_state=0).fit(X, y)
     twin = naive.ClassDensities(nca.components_, X, y)
@@ -520,7 +520,7 @@ def test_a_map_from_some_rows_predicts_by_all(wine):
     assert nca.objective_ == pytest.approx(value / 60, rel=1e-12)
 
 
-def test_a_share_of_the_rows_is_their_number(wine):
+def test_sample_fraction_is_converted_to_a_count(wine):
     one, other = (
         NCA(2, subsample=subsample, max_iter=3, random_state=0).fit(*wine)
         for subsample in (0.5, len(wine[0]) // 2)
@@ -603,7 +603,7 @@ def _interrupted_at(monkeypatch, call):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_an_interruption_before_the_first_iteration_changes_nothing(solver, iris, monkeypatch):
+def test_early_interruption_changes_nothing(solver, iris, monkeypatch):
     nca = NCA(2, init="pca", solver=solver, max_iter=2, random_state=0).fit(*iris)
     before = {name: np.copy(value) for name, value in vars(nca).items() if name != "history_"}
     _interrupted_at(monkeypatch, 2)
@@ -622,7 +622,7 @@ def test_an_interruption_while_annealing_ends_the_fit(solver, wine, monkeypatch)
     assert not hasattr(nca, "components_")
 
 
-def test_the_last_interruption_wins_over_the_last_score(iris, monkeypatch):
+def test_interrupted_score_is_recorded_as_nan(iris, monkeypatch):
     score, calls = early_stopping.Validation.score, []
 
     def interrupted(self, *args):

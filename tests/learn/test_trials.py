@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:LatentCoincidence.* has not conv
 
 
 @pytest.mark.parametrize("n", [7, 40, 999])
-def test_of_few_rows_each_is_held_out_three_times_with_others_of_its_class(n):
+def test_few_rows_are_each_held_out_three_times(n):
     y = np.random.default_rng(n).integers(0, 3, n)
     split = list(splits(y, 0.1, np.random.RandomState(0)))
     for fold in range(0, len(split), 5):
@@ -32,7 +32,7 @@ def test_of_few_rows_each_is_held_out_three_times_with_others_of_its_class(n):
         assert np.abs(shares).max() < 1
 
 
-def test_of_many_rows_a_part_is_held_out():
+def test_many_rows_are_held_out_in_part():
     y = np.arange(1000) % 4
     ((learnt, held_out),) = splits(y, 0.1, np.random.RandomState(0))
     assert np.array_equal(np.sort(np.concatenate([learnt, held_out])), np.arange(1000))
@@ -65,14 +65,14 @@ def _curve(*scripts):
     return errors_by_round(trials, lambda X, y: np.eye(1), seen.append), seen
 
 
-def test_the_trials_together_tell_where_errors_are_fewest():
+def test_mean_errors_over_trials_choose_the_round():
     # The second ends sooner, and stays there.
     curve, seen = _curve([9, 5, 7, 2, 3], [5, 1])
     assert curve == [0.7, 0.3, 0.4, 0.15]
     assert seen == [*curve, 0.2]
 
 
-def test_fewer_errors_by_less_than_a_standard_error_are_none():
+def test_differences_below_a_standard_error_are_ignored():
     assert _curve([5, 4, 3], [5, 6, 6])[0] == [0.5]
     assert _curve([5, 4, 3], [5, 5, 5])[0] == [0.5, 0.45, 0.4]
 
@@ -86,7 +86,7 @@ def test_ten_rounds_without_fewer_errors_end_a_trial():
 @pytest.mark.parametrize(
     ("first", "second", "chosen"), [([5, 2], [5, 1], 1), ([5, 2], [5, 3, 2], 0), ([5, 2], [5], 0)]
 )
-def test_the_schedule_with_the_fewest_errors_in_the_end_is_chosen(first, second, chosen):
+def test_schedule_with_the_fewest_final_errors_is_chosen(first, second, chosen):
     trial = Trial(_Script([first, second]), lambda W: np.arange(10) < W[0, 0], np.arange(10))
     settings, errors = best_schedule([trial], lambda X, y: np.eye(1), [0, 1], lambda share: None)
     assert settings == chosen
@@ -114,7 +114,7 @@ def test_the_preferred_start_stays_within_a_standard_error(ours, theirs, chosen,
 
 
 @pytest.mark.parametrize(("init", "spread"), [("rca", 30.0), ("identity", 0.01)])
-def test_the_start_is_chosen_on_rows_held_out(init, spread):
+def test_start_is_chosen_on_held_out_rows(init, spread):
     """Classes differ in one feature; whitening turns the others down, or up."""
     rng = np.random.default_rng(0)
     y = np.arange(150) % 3

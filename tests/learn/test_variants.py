@@ -174,7 +174,7 @@ def test_comparison_with_the_twin_can_fail():
         assert_equals_twin(problem, (value, gradient * (1 + 1e-8)), variant)
 
 
-def test_the_twin_is_the_classic_one_without_priors_and_background():
+def test_twin_without_priors_and_background_is_classic_nca():
     A, X, y = _small()
     value, gradient, _ = naive.nca(A, X, y)
     assert abs(naive.variant_value(A, X, y) - value) < 1e-15
@@ -199,7 +199,7 @@ def test_every_variant_equals_its_twin(kernel, priors, background):
 
 @settings(max_examples=150)
 @given(st.data(), problems(max_n=30, max_features=5, min_scale=-2, max_scale=0))
-def test_any_data_equal_the_twin(data, problem):
+def test_any_data_match_the_twin(data, problem):
     variant = data.draw(variants(len(np.unique(problem.y))))
     assume(_is_fair(problem, variant))
     n = len(problem.X)
@@ -212,7 +212,7 @@ def test_any_data_equal_the_twin(data, problem):
 
 @settings(max_examples=60)
 @given(st.data(), problems(max_n=40, min_scale=-8, max_scale=8))
-def test_at_any_scale_the_value_is_a_count_and_the_gradient_finite(data, problem):
+def test_value_is_bounded_and_gradient_finite_at_any_scale(data, problem):
     variant = data.draw(variants(len(np.unique(problem.y))))
     for method in METHODS:
         value, gradient = nca_value_and_grad(*problem, method=method, n_jobs=1, **variant)
@@ -222,7 +222,7 @@ def test_at_any_scale_the_value_is_a_count_and_the_gradient_finite(data, problem
 
 @pytest.mark.parametrize("d", [1, 2, 4])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_class_without_a_covariance_of_its_own_takes_that_of_all_rows(kernel, d):
+def test_class_of_singular_covariance_uses_the_total_one(kernel, d):
     _, X, y = _small()
     X[y == 2, :] = X[y == 2][0] * np.linspace(-1, 1, np.sum(y == 2))[:, None]  # on a line
     A = 0.5 * np.random.default_rng(3).standard_normal((d, 5))
@@ -250,7 +250,7 @@ def test_rows_that_do_not_span_the_space_have_a_background(scale):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_millionth_of_the_kernel_need_not_make_a_covariance_regular(seed):
+def test_singular_covariance_keeps_value_and_gradient_finite(seed):
     rng = np.random.default_rng(seed)
     X, A = rng.standard_normal((2, 5)), 1e7 * rng.standard_normal((2, 5))
     value, gradient = nca_value_and_grad(A, X, [0, 1], background=True)
@@ -258,7 +258,7 @@ def test_a_millionth_of_the_kernel_need_not_make_a_covariance_regular(seed):
     assert np.all(np.isfinite(gradient))
 
 
-def test_all_rows_equal_leave_nothing_to_learn():
+def test_equal_rows_give_a_zero_gradient():
     X, y = np.full((12, 2), 0.1), np.arange(12) % 3
     for kernel in KERNELS:
         variant = dict(kernel=kernel, background=True)
@@ -288,7 +288,7 @@ def test_the_slope_in_a_common_share_equals_the_twins(kernel, method, rows):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("priors", [None, "equal"])
-def test_rows_beyond_a_compact_kernel_count_nothing_and_pull_nothing(priors, method):
+def test_rows_beyond_a_compact_kernel_contribute_nothing(priors, method):
     A, X, y = _small()
     far = np.array([3, 9, 14])
     X[far] = 100.0 * (1 + np.arange(3))[:, None]
@@ -334,7 +334,7 @@ def test_same_bits_for_any_number_of_threads(kernel, background, method, rows):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("background", BACKGROUNDS.values(), ids=BACKGROUNDS.keys())
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_mean_over_a_split_into_batches_is_the_whole(kernel, background, method):
+def test_mean_over_batches_is_the_full_objective(kernel, background, method):
     A, X, y = _medium(n=600)
     variant = dict(kernel=kernel, priors="equal", method=method) | background
     value, gradient = nca_value_and_grad(A, X, y, **variant)
@@ -407,7 +407,7 @@ def test_a_tolerance_is_certified_in_every_variant(priors, background, rtol):
 
 @settings(max_examples=80)
 @given(st.data(), problems(max_n=80, max_scale=2), st.sampled_from([0.0, 1e-6, 1e-2, 0.3]))
-def test_any_data_lie_within_the_certificate(data, problem, rtol):
+def test_any_data_lie_within_the_error_bound(data, problem, rtol):
     y = np.unique(problem.y, return_inverse=True)[1]
     n, sizes = len(y), np.bincount(y)
     beta = data.draw(st.sampled_from([None, np.linspace(0.1, 0.9, len(sizes))]))
@@ -425,7 +425,7 @@ def test_any_data_lie_within_the_certificate(data, problem, rtol):
 
 
 @pytest.mark.parametrize("rtol", [0.0, 1e-3])
-def test_classes_of_one_place_each_still_pull_over_trees(rtol):
+def test_classes_of_equal_rows_have_a_gradient_over_trees(rtol):
     # Between two places a sum is constant; its slope is not.
     X = np.repeat([[0.0, 0.0], [0.5, 0.2], [0.1, 0.9]], [5, 9, 4], axis=0)
     y = np.repeat([0, 1, 2], [5, 9, 4])
@@ -462,7 +462,7 @@ def test_rotation_of_the_projected_space_rotates_the_gradient(kernel):
 
 @pytest.mark.parametrize("method", ["exact", "tree"])
 @pytest.mark.parametrize("kernel", ["gaussian", "biweight"])
-def test_priors_far_apart_lose_nothing_in_float32(kernel, method):
+def test_unequal_priors_keep_their_digits_in_float32(kernel, method):
     A, X, y = _medium(n=300, dtype=np.float32)
     for least in (1e-35, 1e-45, 1e-240):
         variant = dict(kernel=kernel, method=method, priors=np.where(np.unique(y), least, 1.0))

@@ -25,7 +25,7 @@ def _run(*arguments):
     return main([str(argument) for argument in arguments])
 
 
-def test_demo_tells_accuracies_and_draws_a_picture(tmp_path, capsys):
+def test_demo_prints_accuracies_and_draws_a_picture(tmp_path, capsys):
     picture = tmp_path / "demo.png"
     assert _run("demo", "--out", picture) == 0
     out = capsys.readouterr().out

@@ -112,7 +112,7 @@ def test_tasks_run_side_by_side_on_so_many_threads():
     list(engine.run(lambda item: together.wait(), range(6), n_jobs=3))
 
 
-def test_a_consumer_that_pauses_holds_the_tasks_back():
+def test_paused_consumer_delays_the_tasks():
     gate = Gate(first_held=1000)
     results = engine.run(gate, range(1000), n_jobs=2)
     with contextlib.closing(results):
@@ -176,7 +176,7 @@ def test_the_engine_works_after_an_exception():
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_generator_closed_early_cancels_waits_and_lifts_the_limit(n_jobs, two_blas_threads):
+def test_closed_generator_cancels_waits_and_lifts_the_limit(n_jobs, two_blas_threads):
     gate = Gate(first_held=1)
     results = engine.run(gate, range(100), n_jobs=n_jobs)
     assert next(results) == 0
@@ -190,7 +190,7 @@ def test_a_generator_closed_early_cancels_waits_and_lifts_the_limit(n_jobs, two_
     timer.join()
 
 
-def test_a_generator_that_is_dropped_or_never_begun_lifts_the_limit(two_blas_threads):
+def test_dropped_or_unstarted_generator_lifts_the_limit(two_blas_threads):
     begun = []
     never = engine.run(begun.append, range(10), n_jobs=2)
     assert set(blas_threads()) == {2}
@@ -237,7 +237,7 @@ def test_the_limit_ends_with_the_last_of_overlapping_users(two_blas_threads):
         assert set(blas_threads()) == {2}, "the last one out must, whichever thread it is"
 
 
-def test_a_user_in_another_thread_is_limited_after_one_in_this_thread(two_blas_threads):
+def test_blas_limit_applies_in_a_second_thread(two_blas_threads):
     def user():
         with engine.one_thread_blas():
             return blas_threads()
@@ -247,7 +247,7 @@ def test_a_user_in_another_thread_is_limited_after_one_in_this_thread(two_blas_t
     assert set(blas_threads()) == {2}
 
 
-def test_different_numbers_of_threads_are_restored_library_by_library(two_blas_threads):
+def test_blas_thread_counts_are_restored_per_library(two_blas_threads):
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     if len(libraries) < 2:
         pytest.skip("one BLAS only")
@@ -310,19 +310,19 @@ def jobs_here(n_jobs: int | None = None) -> int:
 
 @pytest.mark.parametrize(("n_jobs", "expected"), [(None, 1), (3, 3), (-1, 8)])
 @pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
-def test_in_a_worker_process_of_joblib_none_is_one_thread(backend, n_jobs, expected):
+def test_n_jobs_none_is_one_thread_in_joblib_processes(backend, n_jobs, expected):
     parallel = joblib.Parallel(n_jobs=2, backend=backend)
     assert parallel(joblib.delayed(jobs_here)(n_jobs) for _ in range(2)) == [expected] * 2
 
 
-def test_in_a_worker_thread_of_joblib_none_is_all_cores(monkeypatch):
+def test_n_jobs_none_is_all_cores_in_joblib_threads(monkeypatch):
     monkeypatch.setattr(joblib, "cpu_count", lambda: 8)
     parallel = joblib.Parallel(n_jobs=2, backend="threading")
     assert parallel(joblib.delayed(engine.effective_jobs)(None) for _ in range(2)) == [8] * 2
 
 
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
-def test_in_a_worker_process_of_multiprocessing_none_is_one_thread(method):
+def test_n_jobs_none_is_one_thread_in_multiprocessing_workers(method):
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.map(jobs_here, [None, 3, -1]) == [1, 3, 8]
 

@@ -153,7 +153,7 @@ def test_a_forked_child_that_hangs_or_fails_is_noticed(monkeypatch):
 
 @needs_fork
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_fit_in_a_child_forked_after_a_fit_gives_the_same_bits(alone, n_jobs):
+def test_fit_in_a_child_forked_after_a_fit_has_the_same_bits(alone, n_jobs):
     assert fit_bits(n_jobs=2) == alone
     assert in_forked_child(lambda: fit_bits(n_jobs=n_jobs)) == alone
     assert fit_bits(n_jobs=2) == alone
@@ -185,7 +185,7 @@ def fits_in_another_thread():
 
 
 @needs_fork
-def test_fits_in_children_forked_during_a_fit_give_the_same_bits(alone):
+def test_fits_in_children_forked_during_a_fit_have_same_bits(alone):
     with fits_in_another_thread():
         for _ in range(8):
             assert in_forked_child(lambda: fit_bits(n_jobs=2)) == alone
@@ -220,7 +220,7 @@ def test_a_fit_in_a_child_forked_while_a_bar_starts_finishes(alone):
 
 
 @needs_fork
-def test_a_child_forked_while_another_thread_limits_blas_is_not_limited(alone):
+def test_child_forked_during_a_blas_limit_is_not_limited(alone):
     before = blas_threads()
 
     def fit_and_count():
@@ -241,14 +241,14 @@ def test_joblib_workers_give_the_same_bits(alone):
     assert bits == [alone, alone]
 
 
-def test_cross_validation_on_two_processes_gives_the_same_scores():
+def test_cross_validation_scores_match_on_two_processes():
     X, y = problem(n=300)
     nca = NCA(2, max_iter=3, tol=0.5)
     serial = cross_val_score(nca, X, y, cv=3)
     assert cross_val_score(nca, X, y, cv=3, n_jobs=2).tolist() == serial.tolist()
 
 
-def test_two_fits_at_once_in_two_threads_give_the_same_bits_as_alone(alone):
+def test_concurrent_fits_in_two_threads_have_the_same_bits(alone):
     other = fit_bits(seed=1)
     assert other != alone
     together = threading.Barrier(2, timeout=HANGS)
@@ -324,7 +324,7 @@ def interrupt(process: subprocess.Popen, first_line: int, pause: float) -> tuple
 
 @needs_signals
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_ctrl_c_stops_a_fit_within_a_second_and_keeps_its_last_iteration(n_jobs):
+def test_ctrl_c_stops_a_fit_and_keeps_its_last_iteration(n_jobs):
     process = start(f"fit_until_interrupted(20_000, {n_jobs}, after_an_iteration=True)")
     stopped, seconds, after = interrupt(process, first_line=1, pause=0.3)
     assert stopped == {"raised": "KeyboardInterrupt"}
@@ -338,7 +338,7 @@ def test_ctrl_c_stops_a_fit_within_a_second_and_keeps_its_last_iteration(n_jobs)
 
 @needs_signals
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_ctrl_c_before_the_first_iteration_leaves_the_estimator_as_it_was(n_jobs):
+def test_ctrl_c_before_the_first_iteration_changes_nothing(n_jobs):
     # So many rows that the first evaluation alone takes many seconds.
     process = start(f"fit_until_interrupted(100_000, {n_jobs}, after_an_iteration=False)")
     stopped, seconds, after = interrupt(process, first_line=0, pause=1.0)
@@ -403,7 +403,7 @@ def counted() -> dict[str, int]:
 
 
 @needs_signals
-def test_ctrl_c_in_a_callback_strikes_at_once():
+def test_ctrl_c_in_a_callback_stops_at_once():
     def slow(flat, n_iter):
         signal.raise_signal(signal.SIGINT)
         reached.append(n_iter)
@@ -429,7 +429,7 @@ def first_fit() -> None:
     say(seconds=time.perf_counter() - began, bits=bits, **counted())
 
 
-def test_a_first_fit_with_a_warm_cache_compiles_nothing(alone):
+def test_first_fit_with_a_warm_cache_compiles_nothing(alone):
     """It takes less than two seconds."""
     seconds = []
     for _ in range(TRIALS):
@@ -453,7 +453,7 @@ print(json.dumps({"share": (time.process_time() - between) / (between - began)})
 """
 
 
-def test_importing_the_package_adds_less_than_a_third_of_its_dependencies():
+def test_import_takes_less_than_a_third_of_dependencies():
     """A share, since CPU seconds grow on a busy machine, too."""
     shares = []
     for _ in range(TRIALS):

@@ -20,7 +20,7 @@ WITH_CODE = [page for page in PAGES if "_build" not in page.parts and _blocks(pa
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+def test_code_of_every_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     namespace = {"__name__": page.stem}
@@ -28,5 +28,5 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), namespace)
 
 
-def test_the_guide_is_there():
+def test_pages_with_code_are_found():
     assert len(WITH_CODE) > 5

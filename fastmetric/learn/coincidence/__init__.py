@@ -6,10 +6,10 @@
 * `streaming_pairs`: which steps do pairs give that arrive once?
 * `impostors`: which rows are targets and impostors, and which pairs are active?
 * `impostor_rounds`: how do search and ascent alternate, for a metric of nearest neighbours?
-* `trials`: from which start, by which schedule, for how many rounds, judged on held-out rows?
+* `trials`: which start, schedule and number of rounds have the fewest errors on held-out rows?
 * `class_means`: what is the model of coincidence with class means, eq. (22) of the paper?
 
-The data's way, from pairs: `coincidence_fit` makes the start; `likelihood` keeps row numbers;
+Data flow, from pairs: `coincidence_fit` makes the start; `likelihood` keeps row numbers;
 `likelihood_solvers` maximises. From labelled rows: `trials` chooses a start and a number of rounds
 on held-out rows; in each round of `impostor_rounds` the rows are projected, `impostors` searches,
 length scales are fitted, a solver takes a few steps, and the map moves a short way towards their
@@ -20,7 +20,7 @@ Decisions
 **Pairs by row numbers.** W H of [COI-3] is UᵀX with one vector u_i per row, gathered from the
 pairs in which the row is first or second: no outer product is formed, and no two blocks write to
 the same row. L-BFGS moves in coordinates in which the differences of pairs have covariance one,
-which is how EM moves, too.
+as EM does.
 
 **Short rounds.** For nearest neighbours the pairs change with the map. A long step reaches a
 region where impostors are not known yet; the next search adds all of them at once, they are kept,

@@ -18,7 +18,7 @@ from fastmetric.learn.optim.holdout import FEW, splits
 from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
 from fastmetric.learn.rows import Rows
 
-_PASSES_OF_FEW = 20  # with few rows, which is where neighbours in the input space mean least
+_PASSES_OF_FEW = 20  # with few rows, whose neighbours in the input space are least informative
 
 OnIterate = Callable[[Iterate[Model]], None]
 
@@ -40,7 +40,7 @@ class Fitted(NamedTuple):
 
 
 def starts(X: Rows, given: Given, *, labelled: bool = True) -> list[Start]:
-    """Return what to start from, or two that trials choose from, the preferred one first."""
+    """Return the start, or two starts for trials to choose from, the preferred one first."""
     (n, n_features), (p, init, *_) = X.shape, given
     if not isinstance(init, str):
         W = init
@@ -114,7 +114,7 @@ def fit(
     """Learn a metric for nearest neighbours from rows X (n, D) of class numbers y (n,).
 
     With early stopping, errors on rows held out choose the start, the settings among `ways` and
-    the number of rounds; `on_errors` is told of them.
+    the number of rounds; `on_errors` is called with them.
     """
     candidates = starts(X, given)
     recorder: Recorder[Model] = Recorder(on_iterate)

@@ -1,9 +1,8 @@
 """A metric for nearest neighbours from coincidences: rounds of search and ascent.
 
-A round looks for new impostors, fits the length scale of every row, takes a few steps of a
-solver, and moves a short way towards where they lead. Short, because impostors that come into
-reach on the way are only seen in the next round; a long step into their midst is not undone by
-the many pairs it brings in.
+A round searches for new impostors, fits the length scale of every row, takes a few steps of a
+solver, and moves the map a short way towards their end. The move is short because new impostors
+are found only in the next round, and the many pairs that a long move adds do not reverse it.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from fastmetric.learn.rows import ArrayRows, Rows, column_means
 
 _LONGEST_MOVE = 0.05  # of a map in a round, as a share of its size
 _HALVINGS = 20
-_FEWEST_STEPS = 2  # of L-BFGS: the first, one gradient long, only finds out how far to go
+_FEWEST_STEPS = 2  # of L-BFGS: the first, one gradient long, only determines the scale of steps
 
 
 class Settings(NamedTuple):
-    """How to go about it."""
+    """The settings of the rounds."""
 
     n_neighbors: int  # targets of a row
     solver: str
@@ -52,7 +51,7 @@ class State(NamedTuple):
 
     model: Model
     kappa_sq: np.ndarray  # (n,)
-    scaled: np.ndarray  # (n,) bool: whose kappa^2 means something
+    scaled: np.ndarray  # (n,) bool: rows whose kappa^2 has been fitted
     n_pairs: int
 
     def unit(self) -> float:
@@ -86,7 +85,7 @@ class ImpostorRounds:
     ) -> tuple[Ending, str]:
         """Learn from the start W (p, D), for so many rounds at most.
 
-        `keep` is given every state, with the number of its round.
+        `keep` is called with every state and the number of its round.
         """
         for number, state in enumerate(islice(self.states(W), length + 1)):
             keep(state, number)
@@ -147,10 +146,10 @@ class ImpostorRounds:
         targets = target_neighbors(rows, self.y, self.settings.n_neighbors)
         self.active = ActiveSet(self.y, targets, self.n_jobs)
         self.kappa_sq = np.ones(len(self.X))
-        self.scaled = np.zeros(len(self.X), bool)  # whose kappa^2 means something
+        self.scaled = np.zeros(len(self.X), bool)  # rows whose kappa^2 has been fitted
 
     def _state(self, model: Model, problem: Coincidence) -> State:
-        """Return a model with what it was fitted with."""
+        """Return a model with the length scales and the number of pairs of its fit."""
         return State(model, self.kappa_sq.copy(), self.scaled.copy(), problem.n_pairs)
 
     def _project(self, W: np.ndarray) -> np.ndarray:

@@ -16,15 +16,15 @@ from fastmetric.learn.coincidence.likelihood import make_pairs
 from fastmetric.learn.nearest_neighbours import others
 from fastmetric.learn.rows import Rows
 
-_TIES = 1e-6  # rows at the distance of the farthest target, but for rounding, are impostors, too
+_TIES = 1e-6  # rows at the distance of the farthest target, up to rounding, are also impostors
 _MOST = 100  # impostors of a row in one search: outliers in small classes have all rows
-_LOOK = 250  # what a pair costs besides its product, in dimensions: it keeps tiles short
+_LOOK = 250  # cost of a pair besides its product, in dimensions: it keeps tiles short
 
 
 def target_neighbors(X: Rows, y: np.ndarray, k: int) -> np.ndarray:
     """Return pairs (2, m) of each row of X (n, D) with its k nearest of the same class y (n,).
 
-    As many as there are, in a smaller class.
+    A row of a smaller class is paired with all others of its class.
     """
     pairs = [np.empty((2, 0), np.int32)]
     for label in np.unique(y):
@@ -53,8 +53,8 @@ def find_impostors(
 ) -> np.ndarray:
     """Return pairs (2, m) of rows i, j of Z (n, p) with |z_i - z_j|^2 < reach[i], y[i] != y[j].
 
-    Of a row with more than _MOST, the nearest. Those left out are found in a later search, when
-    the map has moved the others away.
+    Of a row with more than _MOST impostors, only the nearest are returned. A later search finds
+    the rest, when the map has moved the nearest away.
     """
     n, p = Z.shape
     norms = np.einsum("ij,ij->i", Z, Z)
@@ -71,8 +71,8 @@ def find_impostors(
         )
         return found[:, :count].copy(), squares[:count].copy()
 
-    # The reach of a row shrinks while tiles are under way. Which of them see it makes no
-    # difference: a pair beyond it is not among the nearest.
+    # The reach of a row decreases while tiles are computed. The result does not depend on which
+    # tiles use the smaller reach: a pair beyond it is not among the nearest.
     for found, squares in engine.run(task, symmetric_blocks(n, p + _LOOK), n_jobs=n_jobs):
         offer_to_heaps(found, squares, best, others, reach)
     firsts, places = np.nonzero(best < np.inf)

@@ -17,14 +17,14 @@ from fastmetric.core.pairs.labelled_pairs import Pairs, pull, search_scales, wei
 from fastmetric.learn.rows import Rows, beyond_rounding, column_means
 
 _WORK = 4e6  # pairs times dimensions in a block
-_PRODUCT = 1 / 16  # what a term of a matrix product costs, in such units
-_TRIALS = 60  # what a pair costs in a search of length scales, in dimensions
+_PRODUCT = 1 / 16  # cost of a term of a matrix product, in such units
+_TRIALS = 60  # cost of a pair in a search of length scales, in dimensions
 START_NOISE = 0.5  # sigma^2 to begin with, in units of kappa^2 / p
 _HALVINGS = 12  # of the start's scale, either way
 
 
 class Evaluation(NamedTuple):
-    """The log-likelihood at a map W (p, D), and what its gradient and EM are made of."""
+    """The log-likelihood at a map W (p, D), with the sums of its gradient and of EM."""
 
     log_likelihood: float
     total: float  # sum of omega
@@ -84,7 +84,7 @@ class Coincidence:
         return float(self._weighed(self.project(W), noise)[0][0])
 
     def search_scales(self, W: np.ndarray, noise: float) -> float:
-        """Move every kappa^2 to a maximum of the likelihood, never downhill; return the gain."""
+        """Move every kappa^2 to a maximum of the likelihood, and return the gain, >= 0."""
         Z = self.project(W)
         p = Z.shape[1]
         _, q, _ = self._weighed(Z, noise)
@@ -102,7 +102,7 @@ class Coincidence:
     def scaled(self, W: np.ndarray, noise: float) -> np.ndarray:
         """Return W times the power of two (about the right size) with the largest likelihood.
 
-        With pairs of one kind, or none that differ, there is no largest: of the right size.
+        With pairs of one kind, or none that differ, no maximum exists: W is only normalised.
         """
         q = self._weighed(self.project(W), noise)[1]
         size = np.sqrt(np.mean(q))
@@ -149,21 +149,21 @@ class Coincidence:
 
 
 class Scatter:
-    """S = sum delta delta^T as EM and L-BFGS need it: its directions and what they weigh.
+    """The eigendecomposition of S = sum delta delta^T, for EM and L-BFGS.
 
-    In units in which every feature has the same part in it.
+    It is in units in which every feature has the same variance.
     """
 
     def __init__(self, problem: Coincidence) -> None:
         S = problem.scatter()
         spreads = np.sqrt(np.maximum(np.diag(S), 0) / max(problem.n_pairs, 1))
         spreads = beyond_rounding(spreads, problem.center, problem.X.dtype)
-        # What no pair differs in stays as it is, next to nothing.
+        # A feature in which no pair differs keeps its unit: its entries are negligible.
         self.units = np.where(spreads > 0, spreads * np.sqrt(problem.n_pairs), 1.0)
         with engine.one_thread_blas():
             values, self.directions = eigh(S / self.units / self.units[:, None])
         self.n_pairs = problem.n_pairs
-        # Directions in which no pair differs carry nothing: a map does not move along them.
+        # Directions in which no pair differs have no gradient: a map does not move along them.
         live = values > len(values) * np.finfo(problem.X.dtype).eps * max(values[-1], 0)
         self.values = np.where(live, values, 0)
         self.inverse = np.where(live, 1 / np.where(live, values, 1), 0)

@@ -25,7 +25,7 @@ class Model(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """Where a solver ended, and why."""
+    """The last model of a solver, and why the run ended."""
 
     model: Model
     ending: Ending
@@ -60,7 +60,7 @@ def by_lbfgs(
     root = scatter.root() * (scatter.size(W) or 1.0)
     slope = float(np.linalg.norm(problem.evaluate(W, noise).map_gradient @ root)) / problem.n_pairs
     # As sigma^2 is bounded, SciPy's first step is the gradient (or of length one, if that is
-    # less). In units of u it is u^2 times as long: chosen so that the step is not lost.
+    # less). In units of u it is u^2 times as long: u is chosen so that the step is useful.
     root *= np.sqrt(_FIRST_MOVE / max(slope, _FIRST_MOVE))
     seen: list[Model] = []
 

@@ -1,4 +1,4 @@
-"""Coincidences learnt from pairs as they come: a step by each batch, which is then forgotten.
+"""On-line learning from pairs: a step for each batch of pairs, which is not kept.
 
 The steps follow the rule of `optim.step_rule`, in units in which the differences of all pairs so
 far have variance one. They shorten as on-line NCA's do, since the number of pairs to come is
@@ -21,24 +21,24 @@ _BATCH = 100  # pairs in a step
 
 
 class PairSteps:
-    """The map W (p, D) and sigma^2 so far, kappa = 1, and the memory of the step rule."""
+    """The map W (p, D) and sigma^2 so far, kappa = 1, and the state of the step rule."""
 
     def __init__(self, W: np.ndarray, noise: float) -> None:
         self.W, self.noise = W, noise
         # Of the differences so far, the mean squares; of the rows, the largest entries.
         self.squares, self.largest, self.n_pairs = *np.zeros((2, W.shape[1])), 0
         self.by_map: StepRule | None = None
-        # The log of sigma^2 goes by itself, as if it were a map of one entry.
+        # The log of sigma^2 has its own rule, as a map of one entry.
         self.by_noise = StepRule(np.ones((1, 1)), np.ones((1, 1)))
 
     def state(self) -> dict[str, Any]:
-        """Return the memory as arrays and numbers, for `resumed`."""
+        """Return the state as arrays and numbers, for `resumed`."""
         rules = {"by_map": self.by_map and self.by_map.state(), "by_noise": self.by_noise.state()}
         return vars(self) | {"squares": self.squares.copy()} | rules
 
     @classmethod
     def resumed(cls, state: dict[str, Any]) -> PairSteps:
-        """Return steps that go on from a `state`, and leave it as it is."""
+        """Return steps that continue from a `state`, which is not changed."""
         steps = cls.__new__(cls)
         vars(steps).update(state)
         steps.squares = state["squares"].copy()  # added to in place
@@ -60,7 +60,7 @@ class PairSteps:
     ) -> float:
         """Take steps by pairs (m,) of the rows X (n, D), in their order.
 
-        Returns the likelihood of the pairs, each as it was before the step that it had a part in.
+        Returns the likelihood of the pairs, each before the step of its batch.
         """
         return sum(
             self._step(X.take(firsts[part]), X.take(seconds[part]), coincide[part], X.n_jobs)

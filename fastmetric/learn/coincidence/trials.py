@@ -1,4 +1,4 @@
-"""Where to start, how to go on and for how long, by the errors on rows held out."""
+"""The start, the schedule and the number of rounds of fewest errors on held-out rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATIENCE = 10  # rounds without fewer errors
 
 
 class Trial(NamedTuple):
-    """A part of the rows to learn from, and what judges a map by the others."""
+    """A part of the rows to learn from, and the errors of a map on the others."""
 
     rounds: ImpostorRounds
     judge: Callable[[np.ndarray], np.ndarray]  # which of them are wrong, (m,) bool
@@ -58,7 +58,8 @@ def errors_by_round(
 ) -> list[float]:
     """Return the share of errors at the start and after each round, up to the fewest.
 
-    Of the start alone, if these are not clearly fewer. All trials go along together.
+    If these are not clearly fewer, only that of the start is returned. All trials advance round
+    by round together.
     """
     n_kept = sum(len(trial.held_out) for trial in trials)
     runs = [trial.rounds.states(start(trial.rounds.X, trial.rounds.y)) for trial in trials]
@@ -69,7 +70,7 @@ def errors_by_round(
         states = [next(run, None) for run in runs]
         if not any(states):
             break
-        # A trial that has ended stays where it is.
+        # A trial that has ended keeps its last errors.
         wrong = [
             trial.judge(state.model.W) if state else last
             for trial, state, last in zip(trials, states, wrong, strict=True)
@@ -103,7 +104,7 @@ def vote(labels: np.ndarray) -> np.ndarray:
 
 
 class VoteErrors:
-    """Tells which rows held out the nearest neighbours under a map get wrong, (m,) bool."""
+    """The held-out rows that nearest neighbours under a map misclassify, (m,) bool."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Bandwidths: numbers, vectors and matrices as one, and the one that explains the data best."""
+"""Bandwidths: scalars, vectors and matrices as a metric, and the scalar of largest likelihood."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LEAST_LOO = 1e-6  # lower bound of "loo", in units of the largest range of a fea
 
 
 class Metric(NamedTuple):
-    """A bandwidth taken apart: a map of the points, and the number h that is left after it."""
+    """A bandwidth as a map of the points, followed by a scalar bandwidth h."""
 
     h: float
-    log_scale: float  # the log of the volume that the bandwidth gives to a unit of volume
+    log_scale: float  # the log of the volume of the unit cube scaled by the bandwidth
     map: np.ndarray | None = None  # None, a divisor per feature (D,), or a whitening map (D, D)
     center: np.ndarray | None = None
 
     def points(self, X: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
-        """Return the points (n, D) whose Euclidean distances, over h, the kernel takes."""
+        """Return the points (n, D) whose Euclidean distances, over h, are the kernel's argument."""
         if self.map is None or self.center is None:
             return X
-        with np.errstate(all="ignore"):  # what overflows is refused below
+        with np.errstate(all="ignore"):  # overflow raises below
             A = self.map.astype(X.dtype)
             Z = (
                 (X - self.center) / A
@@ -115,7 +115,7 @@ def _root(covariance: np.ndarray) -> np.ndarray:
 def gradient_bandwidth(X: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
     """Return widths (d,) that estimate the gradient of a density best if X (n, d) is normal.
 
-    1 for a feature that is constant, but for rounding.
+    The width is 1 for a feature that is constant up to rounding.
     """
     n, d = X.shape
     rows = ArrayRows(X, n_jobs)
@@ -129,7 +129,7 @@ def loo_bandwidth(
 ) -> float:
     """Return the number h of largest leave-one-out likelihood of X (n, d), weights (n,).
 
-    log_sums(h) are the log sums (n,) of the kernels of width h, without each row's own.
+    log_sums(h) returns the log sums (n,) of the kernels of width h, without each row's own kernel.
     """
     d = X.shape[1]
     counted = slice(None) if weights is None else weights > 0

@@ -1,4 +1,4 @@
-"""Totals of groups of queries over trees, on all cores, at any scale."""
+"""Sums at groups of queries over trees, on all cores, at any scale."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fastmetric.core.walk.summation import group_sums, largest_exponents
 from fastmetric.learn.tree_building import with_float32_leaves
 
 _GROUPS = 64  # of queries in a task
-# Groups that are looked at to foresee the work: this many at least and at most, and between
-# them one in so many, that looking may cost only a few per cent of what it saves.
+# Groups that walk to predict the work: this many at least and at most, and between them one in
+# so many, so that the prediction costs only a few per cent of what it saves.
 _PROBES, _PROBE_SHARE = (4, 12), 20
-_FLOAT32_SHARE = 0.4  # of the tolerance that the rounding of float32 may take up
-_QUERIES = 2000  # in a task that looks for their largest terms
+_FLOAT32_SHARE = 0.4  # of the tolerance that the rounding of float32 may use
+_QUERIES = 2000  # in a task that searches for their largest terms
 
 
 class Interactions(NamedTuple):
@@ -47,17 +47,17 @@ class Interactions(NamedTuple):
 
 
 class WalkSums(NamedTuple):
-    """Sums of the queries (m,), each times exp(shift), and how far the true ones may be off."""
+    """Sums at the queries (m,), each times exp(shift), with bounds of their errors."""
 
     total: np.ndarray
     error: np.ndarray
     shift: np.ndarray
     interactions: list[Interactions]  # of the groups, then of the underflowed queries, each alone
-    underflowed: np.ndarray  # numbers of the faint queries
+    underflowed: np.ndarray  # indices of the queries whose plain sums underflowed
 
     def logs(self) -> np.ndarray:
-        """Return the logs of the sums and of their certified bounds (3, m), but for rounding."""
-        # A series may come out below 0, within atol.
+        """Return the logs of the sums and of their certified bounds (3, m), up to rounding."""
+        # An expansion may be negative, within atol.
         parts = np.maximum([self.total, self.total - self.error, self.total + self.error], 0)
         with np.errstate(divide="ignore"):
             return np.log(parts) - self.shift
@@ -66,7 +66,7 @@ class WalkSums(NamedTuple):
 def in_float32(
     reference: Reference, rule: Rule, h: float, n_jobs: int | None
 ) -> tuple[Reference, Rule]:
-    """Return both with leaves in float32 if the tolerance is wide enough; else as they are [SUM-8].
+    """Return both with leaves in float32 if the tolerance allows it; else unchanged [SUM-8].
 
     `h` is the bandwidth.
     """
@@ -75,13 +75,13 @@ def in_float32(
         return reference, rule
     if not reference.float32_panels.size:
         reference = with_float32_leaves(reference, h, n_jobs)
-    # What is certain to be in a sum is measured by sums that are off by the error, too.
+    # The walk's lower bounds of sums, which scale its budget, have this error as well.
     rtol = (rule.rtol - error) / (1 + 2 * error)
     return reference, rule._replace(rtol=rtol, in_float32=error)
 
 
 def _float32_error(reference: Reference, rule: Rule) -> float:
-    """Return the relative error of leaves in float32; infinity where these will not do."""
+    """Return the relative error of leaves in float32; infinity where they are not applicable."""
     tree = reference.tree
     light = reference.point_weights.min() < FLOAT32_LIGHTEST
     if rule.code != GAUSSIAN or tree.rows.dtype != np.float64 or light:
@@ -90,7 +90,7 @@ def _float32_error(reference: Reference, rule: Rule) -> float:
     return float32_error(tree.rows.shape[1], int(longest))
 
 
-Asked = Sequence[tuple[Queries, Walk]]  # queries, and where each walk
+Walks = Sequence[tuple[Queries, Walk]]  # queries, and the walk of each
 
 
 def group_starts(tree: Tree) -> np.ndarray:
@@ -106,11 +106,11 @@ def single(queries: Queries, chosen: np.ndarray, shifts: np.ndarray) -> Queries:
     return Queries(queries.rows[chosen], queries.self_index[chosen], alone, alone + 1, shifts)
 
 
-def walk_sums(asked: Asked, n_jobs: int | None = None, label: str | None = None) -> list[WalkSums]:
-    """Return the totals of all queries; faint ones relative to their largest term."""
+def walk_sums(asked: Walks, n_jobs: int | None = None, label: str | None = None) -> list[WalkSums]:
+    """Return the sums at all queries; underflowed ones relative to their largest term."""
     found = _plain_sums_of_walks(asked, n_jobs, label)
     for one, (_, walk) in zip(found, asked, strict=True):
-        # An error of the truth, which is not beyond the upper bound. Faint ones are in float64.
+        # Relative to the exact sum, which the upper bound exceeds. Underflowed ones are in float64.
         one.error[:] += walk.rule.in_float32 * (1 + SECOND_ORDER) * (one.total + one.error)
     underflowed = [
         _underflowed(one.total, walk) for one, (_, walk) in zip(found, asked, strict=True)
@@ -126,7 +126,7 @@ def walk_sums(asked: Asked, n_jobs: int | None = None, label: str | None = None)
     ]
     again = _plain_sums_of_walks(alone, n_jobs, label)
     for k, (one, numbers, more) in enumerate(zip(found, underflowed, again, strict=True)):
-        one.total[numbers], one.error[numbers] = _tamed(more, shifts[k], asked[k][1])
+        one.total[numbers], one.error[numbers] = _clipped(more, shifts[k], asked[k][1])
         one.shift[numbers] = shifts[k]
         both = one.interactions + more.interactions
         found[k] = one._replace(interactions=both, underflowed=numbers)
@@ -139,15 +139,16 @@ def walk_sums(asked: Asked, n_jobs: int | None = None, label: str | None = None)
     return found
 
 
-def _tamed(found: WalkSums, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray, np.ndarray]:
+def _clipped(found: WalkSums, shifts: np.ndarray, walk: Walk) -> tuple[np.ndarray, np.ndarray]:
     """Return totals relative to the largest term, at least 1 and at most n, and their errors.
 
-    Where exponents are so large that their last bit is more than exp can take, they are anything.
+    Without the limits, totals are arbitrary where exponents are so large that their rounding
+    exceeds the range of exp.
     """
     most = len(walk.ref.point_weights)
     total = np.where(found.total >= 1, np.minimum(found.total, most), 1.0)
     error = np.where(found.error <= most, found.error, most)
-    some = shifts > 0  # else there is nothing to sum
+    some = shifts > 0  # else the sum is empty
     return np.where(some, total, found.total), np.where(some, error, found.error)
 
 
@@ -160,13 +161,13 @@ def _underflowed(total: np.ndarray, walk: Walk) -> np.ndarray:
 
 
 class Work(NamedTuple):
-    """What walks do, in counts."""
+    """The counted work of walks."""
 
     queries: float
     pairs: float  # summed pair by pair
-    fields: float  # series or centroids, times queries
-    nodes: float  # looked at, by all groups
-    underflowed: float  # queries that have to be done alone
+    expansions: float  # expansions or centroids, times queries
+    nodes: float  # visited, by all groups
+    underflowed: float  # queries that have to be summed alone
 
     def plus(self, other: Work) -> Work:
         """Return the work of both."""
@@ -181,8 +182,8 @@ class Probe(NamedTuple):
     walks: tuple[Walk, ...]
 
 
-def foreseen(groups: Sequence[Probe], n_jobs: int | None) -> Work:
-    """Return the work of a few of the groups, evenly spread: it stands for that of all."""
+def predicted_work(groups: Sequence[Probe], n_jobs: int | None) -> Work:
+    """Return the work of a few of the groups, evenly spread, as a sample of all."""
     count = min(max(_PROBES[0], len(groups) // _PROBE_SHARE), _PROBES[1])
     chosen = [groups[k] for k in np.unique(np.linspace(0, len(groups) - 1, count).astype(int))]
     return reduce(Work.plus, engine.run(_work, chosen, n_jobs=n_jobs))
@@ -202,7 +203,7 @@ def _work(probe: Probe) -> Work:
         counts, visits = lists.counts, lists.visits
         lengths = Interactions(queries, lists).lengths()
         sums = sums[rows]
-        # What its crowds did is shared with their other queries.
+        # The work of its cells is shared with their other queries.
         shares = np.repeat(len(sums) / lengths, counts)
         alone = shares == 1
         leaves = visits[alone & (visits[:, 1] == PAIRS), 0]
@@ -238,8 +239,8 @@ def _parts(sizes: list[int], step: int) -> list[_Part]:
     ]
 
 
-def _plain_sums_of_walks(asked: Asked, n_jobs: int | None, label: str | None) -> list[WalkSums]:
-    """Return the totals of the queries, with the shifts that they have."""
+def _plain_sums_of_walks(asked: Walks, n_jobs: int | None, label: str | None) -> list[WalkSums]:
+    """Return the sums at the queries, with the shifts given."""
     none = np.empty(0, np.intp)
     sizes = [len(queries.rows) for queries, _ in asked]
     found = [WalkSums(np.empty(m), np.empty(m), np.zeros(m), [], none) for m in sizes]
@@ -260,7 +261,7 @@ def _plain_sums_of_walks(asked: Asked, n_jobs: int | None, label: str | None) ->
     return found
 
 
-def _shifts(asked: Asked, n_jobs: int | None, label: str | None) -> list[np.ndarray]:
+def _shifts(asked: Walks, n_jobs: int | None, label: str | None) -> list[np.ndarray]:
     """Return what makes the largest term of every query 1, in the exponent (m,)."""
     references = {id(walk.ref): walk.ref for queries, walk in asked if len(queries.rows)}
     log_weights = {key: np.log(ref.point_weights) for key, ref in references.items()}
@@ -273,6 +274,6 @@ def _shifts(asked: Asked, n_jobs: int | None, label: str | None) -> list[np.ndar
     parts = _parts([len(shift) for shift in shifts], _QUERIES)
     results = engine.run(task, parts, n_jobs=n_jobs, label=label)
     for (number, first, last), largest in zip(parts, results, strict=True):
-        # Not finite: nothing to sum at all.
+        # Not finite: the sum is empty.
         shifts[number][first:last] = np.where(np.isfinite(largest), -largest, 0)
     return shifts

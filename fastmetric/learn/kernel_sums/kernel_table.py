@@ -1,8 +1,8 @@
 """The kernels by name: code, volume, variance, and random draws from each as a density in R^d.
 
-The core knows kernels by their codes, with values and bounds (`core.kernels`). All that has a
-name, or needs SciPy, is here. Of bandwidth 1, the Gaussian is exp(-r²/2), as in densities; the
-loops over pairs have it as exp(-s), a Gaussian of bandwidth EXP_BANDWIDTH in r = sqrt(s).
+`core.kernels` identifies kernels by codes and has their values and bounds. Names, and functions
+that need SciPy, are here. With bandwidth 1, the Gaussian is exp(-r²/2), as in densities; the
+loops over pairs compute exp(-s), a Gaussian of bandwidth EXP_BANDWIDTH in r = sqrt(s).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ EXP_BANDWIDTH = math.sqrt(0.5)  # of the Gaussian exp(-r²)
 
 
 class Kernel(NamedTuple):
-    """A radial kernel of bandwidth 1; as a density, over its volume."""
+    """A radial kernel of bandwidth 1; its density is the kernel divided by its volume."""
 
     name: str
     code: int  # in `core.kernels`
     has_tails: bool  # nowhere zero
-    smooth: bool  # its derivative in s is continuous, as a gradient of sums needs it
+    smooth: bool  # its derivative in s is continuous, as the gradient of sums requires
     log_volume: Callable[[int], float]  # by d, the log of its integral over R^d
     variance: Callable[[int], float]  # by d, of one coordinate of its density
     # Draws (n,) from the density proportional to k(r) r^(d-1), by (n, d, rng); None: the lengths
@@ -34,7 +34,7 @@ class Kernel(NamedTuple):
 
     @property
     def pair_bandwidth(self) -> float:
-        """Return the bandwidth of the kernel that the loops over pairs have as k(s)."""
+        """Return the bandwidth of the kernel that the loops over pairs compute as k(s)."""
         return EXP_BANDWIDTH if self.code == kernels.GAUSSIAN else 1.0
 
 
@@ -75,7 +75,7 @@ def _cosine_moment(d: int) -> float:
 
 
 def _cosine_variance(d: int) -> float:
-    """Return the variance of a coordinate: of two moments, E r² / d."""
+    """Return the variance of a coordinate, E r² / d, from two moments."""
     return _cosine_moment(d + 2) / ((d + 2) * _cosine_moment(d))
 
 
@@ -87,8 +87,8 @@ def _power_radii(power: int) -> Callable[[int, int, np.random.RandomState], np.n
 def _cosine_radii(n: int, d: int, rng: np.random.RandomState) -> np.ndarray:
     """Return n draws (n,) from the density proportional to cos(πr/2) r^(d-1), by rejection.
 
-    From the linear kernel's: cos(πr/2) / (1 - r) is sinc((1 - r)/2) of its largest value π/2,
-    so at least 2/π of the draws are kept.
+    Proposals are drawn from the linear kernel: cos(πr/2) / (1 - r) = π/2 sinc((1 - r)/2), where
+    sinc is at least 2/π, so at least 2/π of the draws are accepted.
     """
     radii = np.empty(n)
     missing = np.arange(n)
@@ -103,7 +103,7 @@ def _cosine_radii(n: int, d: int, rng: np.random.RandomState) -> np.ndarray:
 def checked(kernel: Kernel) -> Kernel:
     """Return the kernel if the core has its value and its bounds, and agrees on its tails.
 
-    Without a bound every certificate of its sums would be false. The functions run uncompiled
+    Without a bound every certificate of its sums would be invalid. The functions run uncompiled
     here: importing the package must not compile anything.
     """
 
@@ -187,7 +187,7 @@ def draw(kernel: Kernel, n: int, d: int, rng: np.random.RandomState) -> np.ndarr
     steps = rng.standard_normal((n, d))
     if kernel.draw_radii is None:
         return steps
-    # A normal vector has a uniform direction; it is given another length.
+    # A normal vector has a uniform direction; it is rescaled to the radius drawn.
     steps *= (kernel.draw_radii(n, d, rng) / np.linalg.norm(steps, axis=1))[:, None]
     return steps
 
@@ -198,5 +198,5 @@ def draw_rows(n: int, weights: np.ndarray | None, uniform: np.ndarray) -> np.nda
         return (uniform * n).astype(np.intp)
     cumulated = np.cumsum(weights)
     rows = np.searchsorted(cumulated, uniform * cumulated[-1], side="right")
-    # Rounding up to the total must not lead beyond the last row of positive weight.
+    # Rounded up to the total, a number must not select a row beyond the last of positive weight.
     return np.minimum(rows, np.searchsorted(cumulated, cumulated[-1]))

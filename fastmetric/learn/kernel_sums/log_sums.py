@@ -1,4 +1,4 @@
-"""Sums of kernels over weighted points, in logs, with a certificate."""
+"""Log sums of kernels over weighted points, with certified bounds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROOT = np.array([0])
 
 
 class LogSums(NamedTuple):
-    """Log sums of the queries (m,), with certified bounds of the true ones; float64."""
+    """Log sums at the queries (m,), with certified bounds of the exact ones; float64."""
 
     estimate: np.ndarray
     lower: np.ndarray
@@ -59,7 +59,7 @@ class KernelSums:
     ) -> None:
         """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0.
 
-        Squared distances, to queries too, must not overflow.
+        Squared distances, including those to queries, must not overflow.
         """
         self.X, self.n_jobs, self.code = X, n_jobs, KERNELS[kernel].code
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
@@ -70,7 +70,7 @@ class KernelSums:
         self.set_bandwidth(bandwidth)
 
     def set_bandwidth(self, bandwidth: float) -> None:
-        """Go on with another bandwidth and the same tree."""
+        """Change the bandwidth; the tree is kept."""
         self.bandwidth = float(bandwidth)
         self._factor = (0.5 if self.code == GAUSSIAN else 1.0) / self.bandwidth**2
         d, tree = self.X.shape[1], self._tree
@@ -98,10 +98,10 @@ class KernelSums:
         bounds: bool = True,
         label: str | None = None,
     ) -> LogSums:
-        """Return the log sums of `query` (m, d); None: of the points, each left out of its own.
+        """Return log sums at `query` (m, d); None: at the points, each left out of its own sum.
 
-        Each sum is within rtol times the truth plus `atol` of it, and rounding. Without
-        `bounds` the bounds are the estimate.
+        The error of each sum is at most `rtol` times the exact sum plus `atol`, up to rounding.
+        Without `bounds` the bounds are the estimate.
         """
         order, queries = self._queries(query)
         eps = float(np.finfo(self.X.dtype).eps)
@@ -132,9 +132,9 @@ class KernelSums:
     def shifts(
         self, query: np.ndarray, *, rtol: float = 0.0, label: str | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return log sums (m,) of `query` (m, d), and how far mean shift moves it (m, d) [SHI-1].
+        """Return log sums (m,) at `query` (m, d), and the steps of mean shift (m, d) [SHI-1].
 
-        Of the Gaussian kernel. The sums are within `rtol`; the moves are those of these sums.
+        The kernel is Gaussian. The sums are within `rtol`; the steps are gradients of these sums.
         """
         order, queries = self._queries(query)
         rule = self._rule(rtol, 0.0)
@@ -159,8 +159,8 @@ class KernelSums:
         return logs, moves
 
     def _rule(self, rtol: float, atol: float) -> Rule:
-        """Return the rule that keeps to the tolerances."""
-        # Without a tolerance, as much is left out as rounding loses anyway. Plain floats: walks
+        """Return the rule of a walk within the tolerances."""
+        # Without a tolerance, terms within the rounding error are omitted. Plain floats: walks
         # are compiled for the types of a rule.
         rtol = float(max(rtol, np.finfo(self.X.dtype).eps / 2))
         return Rule(self.code, self._factor, rtol, float(atol))
@@ -171,10 +171,10 @@ class KernelSums:
         return Walk(self._reference, rule, _ROOT)
 
     def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
-        """Return the logs of the sums, and of their bounds but for rounding (m,)."""
+        """Return the logs of the sums and of their bounds (m,), up to rounding."""
         [found] = walk_sums([(queries, walk)], self.n_jobs, label)
         whole = found._replace(total=found.total * self._unit, error=found.error * self._unit)
-        # The unit is taken in before the log where it can be: logs of opposite sign cancel.
+        # The unit is multiplied before the log where possible: logs of opposite sign cancel.
         apart, logs = found.logs() + np.log(self._unit), whole.logs()
         return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
 

@@ -9,7 +9,7 @@ from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.query_groups import Queries
 from fastmetric.learn import costs
 from fastmetric.learn.chooser import Way
-from fastmetric.learn.kernel_sums.certified_walks import Probe, foreseen
+from fastmetric.learn.kernel_sums.certified_walks import Probe, predicted_work
 
 
 class WalkProblem(NamedTuple):
@@ -59,7 +59,7 @@ class TreeWalk:
         if self.walk.rule.in_float32:
             table = costs.SUMS_IN_FLOAT32
         groups = [Probe(queries, g, (self.walk,)) for g in range(len(queries.starts))]
-        work = foreseen(groups, self.n_jobs)
+        work = predicted_work(groups, self.n_jobs)
         pair = table.leaf_pair + table.per_dimension * queries.rows.shape[1]
         counted = work.pairs * pair + work.fields * table.expansion + work.nodes * table.node
         return counted * len(queries.rows) / work.queries

@@ -11,7 +11,7 @@
 * `penalty_choice`: which penalty predicts held-out rows best?
 * `per_row`: what is EM with one covariance per row?
 
-The data's way: `local_fit` chooses the penalty and the form of EM; `em` takes moments of the rows
+Data flow: `local_fit` chooses the penalty and the form of EM; `em` takes moments of the rows
 once; in every iteration `covariance_model` whitens the rows, `e_step` returns a log sum per row and
 the second moment of differences to neighbours [LOC-3], and the M-step makes the next model.
 `penalty_choice` runs EM several times.

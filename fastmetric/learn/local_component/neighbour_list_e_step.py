@@ -55,9 +55,9 @@ class NeighbourList:
         self.W, self.n_jobs, n = W, n_jobs, len(W)
         self._near = np.ascontiguousarray(W[:, : problem.q])
         self._sq = squares(self._near)
-        self._faint = W.dtype.type(np.finfo(W.dtype).eps / (4 * n))
+        self._negligible = W.dtype.type(np.finfo(W.dtype).eps / (4 * n))
         # All pairs beyond, together, are less than the rounding of a row's sum.
-        self._reach = W.dtype.type(-2 * np.log(self._faint))
+        self._reach = W.dtype.type(-2 * np.log(self._negligible))
         cuts = np.linspace(0, n, -(-n // _SIDE) + 1).round().astype(int)
         self._ranges = [slice(int(a), int(b)) for a, b in pairwise(cuts)]
 
@@ -102,7 +102,7 @@ class NeighbourList:
 
         def pull(one: _Pairs) -> tuple:
             sides = ((least[part], share[part]) for part in one[:2])
-            return neighbour_list.gradient_listed(*one[2:], *sides, self.W[one.j], self._faint)
+            return neighbour_list.gradient_listed(*one[2:], *sides, self.W[one.j], self._negligible)
 
         gradient_rows, rho, r = np.zeros((n, D)), np.zeros(n), np.zeros(n)
         for one, (part, sums_i, sums_j) in self._run(pull, pairs, label):

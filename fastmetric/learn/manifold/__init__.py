@@ -6,7 +6,7 @@
 * `gaussian_tree`: what is it in few dimensions, by a walk over a k-d tree [MAN-6]?
 * `marginal_screening`: which Gaussians matter at which queries, in many dimensions [MAN-5]?
 
-The data's way: `fit` runs `learn.nearest_neighbours` and `neighbourhood_pca` block by block, so
+Data flow: `fit` runs `learn.nearest_neighbours` and `neighbourhood_pca` block by block, so
 that no table of neighbours is kept. `score_samples` makes the shapes and calls `mixture_density`,
 which takes the tree, screened pairs, products, or differences, and adds up blocks of
 `core.gaussians`.

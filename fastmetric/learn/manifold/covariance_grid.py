@@ -1,4 +1,4 @@
-"""The shapes of pancakes once noise is added, for a grid of them [MAN-2], [MAN-4]."""
+"""The shapes of local Gaussians with noise added, for a grid of settings [MAN-2], [MAN-4]."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Block(NamedTuple):
 def shapes_of(
     gaussians: LocalGaussians, points: slice | np.ndarray, grid: ShapeGrid, dtype: np.dtype
 ) -> Shapes:
-    """Return the shapes of some of the pancakes, with the noise of the grid."""
+    """Return the shapes of some of the Gaussians, with the noise of the grid."""
     n_features = gaussians.X.shape[1]
     largest = int(grid.counts[-1])
     variances = gaussians.variances[points, None, :largest] + grid.noise[:, None]  # (t, S, q)
@@ -36,7 +36,7 @@ def shapes_of(
     across = (n_features - grid.counts)[:, None] * np.log(grid.noise)
     log_dets = log_dets[:, :, grid.counts].transpose(0, 2, 1) + across
     log_factors = -0.5 * (n_features * np.log(2 * np.pi) + log_dets)
-    with np.errstate(over="ignore"):  # a noise next to nothing: the density is zero, or infinite
+    with np.errstate(over="ignore"):  # with negligible noise, the density is zero or infinite
         return Shapes(
             (1 / variances).astype(dtype),
             (1 / grid.noise).astype(dtype),
@@ -45,6 +45,6 @@ def shapes_of(
 
 
 def empty_sums(grid: ShapeGrid, m: int) -> Sums:
-    """Return sums at m queries to which nothing was added yet."""
+    """Return empty sums at m queries."""
     shape = (len(grid.counts), len(grid.noise), m)
     return Sums(np.full(shape, LOWEST), np.zeros(shape))

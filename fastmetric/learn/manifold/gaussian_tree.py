@@ -1,4 +1,4 @@
-"""Log densities of pancakes in few dimensions, by a walk over a k-d tree [MAN-6]."""
+"""Log densities of local Gaussians in few dimensions, by a walk over a k-d tree [MAN-6]."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from fastmetric.learn.tree_building import build_tree
 
 _LEAF_SIZE = 128
 _QUERIES = 512  # of a block, at most
-_LONGEST = 1e8  # nanoseconds of a block, if nothing is left out
-_TRIAL = 32  # queries of a trial, and at most one out of so many
+_LONGEST = 1e8  # nanoseconds of a block, if no node is omitted
+_TRIAL = 32  # queries of a trial, and at most one in so many
 
 
 class _Points(NamedTuple):
-    """Pancakes in the order of a tree, float64."""
+    """Local Gaussians in the order of a tree, float64."""
 
     gaussians: LocalGaussians
     tree: Tree
     points: np.ndarray  # (D, n)
     directions: np.ndarray  # (q, D, n)
-    slack: float  # by how much lengths along and across may not add up, relatively
+    slack: float  # relative error of Pythagoras for the parts along and across the directions
 
 
 class _Walk(NamedTuple):
-    """A tree over pancakes of one shape."""
+    """A tree over Gaussians of one shape."""
 
     tree: Tree
     leaves: Leaves
@@ -50,7 +50,7 @@ def log_densities_by_tree(
 ) -> np.ndarray | None:
     """Return the log densities (Q, S, m) at the queries (m, D); None if a tree would not pay.
 
-    What is left out is at most rtol of a density, or half an eps.
+    Omitted terms are at most rtol of a density, or half an eps.
     """
     (n, n_features), m = gaussians.X.shape, len(query)
     if n_features > costs.TREE_DIMENSIONS or min(n, m) < costs.GAUSSIAN_TREE_ROWS:
@@ -61,7 +61,7 @@ def log_densities_by_tree(
     query = query.astype(np.float64, copy=False)
     if not _pays(points, shapes, query[:: max(_TRIAL, m // _TRIAL)], log_rtol, n_jobs):
         return None
-    # Neighbours one after the other: they find their leaves in the cache.
+    # Neighbouring queries are consecutive: their leaves are in the cache.
     order = build_tree(query, n_jobs=n_jobs).order
     logs = np.empty((len(shapes), m))
     for out, shape in zip(logs, shapes, strict=True):
@@ -79,11 +79,11 @@ def log_densities_by_tree(
 
 
 def _in_order(gaussians: LocalGaussians, q: int, n_jobs: int | None) -> _Points:
-    """Return the pancakes with q of their directions in the order of their tree."""
+    """Return the Gaussians with q of their directions, in the order of their tree."""
     tree = build_tree(gaussians.X.astype(np.float64, copy=False), _LEAF_SIZE, n_jobs)
     directions = gaussians.directions[tree.order, :q].transpose(1, 2, 0)
     directions = np.ascontiguousarray(directions, np.float64)
-    # The squares of what is along and across a direction v add up but for 1 - |v|² of the former.
+    # The squares along and across a direction v add up, to within 1 - |v|² of the first.
     off = np.abs(1 - np.einsum("jkn,jkn->jn", directions, directions)).max(initial=0)
     return _Points(
         gaussians, tree, np.ascontiguousarray(tree.rows.T), directions, slack=2 * float(off)
@@ -104,7 +104,7 @@ def _walk(points: _Points, shape: ShapeGrid) -> _Walk:
 
 
 def _pair_cost(n_features: int, shape: ShapeGrid) -> float:
-    """Return what a pair in a leaf costs."""
+    """Return the cost of a pair in a leaf."""
     table = costs.LOCAL_GAUSSIANS
     return table.pair + table.product * 2 * n_features * (int(shape.counts[0]) + 1)
 
@@ -112,7 +112,7 @@ def _pair_cost(n_features: int, shape: ShapeGrid) -> float:
 def _pays(
     points: _Points, shapes: list[ShapeGrid], trial: np.ndarray, log_rtol: float, n_jobs: int | None
 ) -> bool:
-    """Return whether the tree promises less work than all pairs, by what a few queries count."""
+    """Return whether the tree costs less than all pairs, from the counted work of a few queries."""
     q, n_features, n = points.directions.shape
     table, tree = costs.LOCAL_GAUSSIANS, 0.0
     in_blocks = (q + 1) * (table.block_direction + table.block_product * n_features)

@@ -1,8 +1,8 @@
-"""Which pancakes matter at which queries, by a bound that takes a fraction of the products.
+"""Which Gaussians matter at which queries, by a bound that takes a fraction of the products.
 
 A Gaussian's quadratic form is at least that of its marginal in any subspace [MAN-5]. In the leading
 principal directions of the data marginals are cheap, and in many dimensions they leave few pairs
-of a query and a pancake. These are then computed in full.
+of a query and a Gaussian. These are then computed in full.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, empty_su
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.rows import ArrayRows
 
-_NARROW = np.dtype(np.float32)  # in which marginals are multiplied
-_MOST_ROUNDING = 10.0  # nats, with which screening pays
+_NARROW = np.dtype(np.float32)  # the precision of the products of marginals
+_MOST_ROUNDING = 10.0  # nats; with more, screening does not pay
 _LEFT_OUT = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-7}  # share of a density
 _QUERIES, _POINTS = 512, 2048  # of a block in the search for the nearest
 _ROWS = 1024  # of the products in a tile
@@ -29,12 +29,12 @@ _TRIAL_QUERIES, _TRIAL_POINTS = 32, 128
 
 
 class Screen(NamedTuple):
-    """What decides whether a pancake matters at a query."""
+    """The bound that decides whether a Gaussian matters at a query."""
 
     basis: np.ndarray  # (D, d): orthonormal, over the standard deviation of the noise; float64
     query: np.ndarray  # (m, d), the coordinates of the queries, float32
-    known: np.ndarray  # (m,): a term of each log density, mostly a large one; float64
-    margin: float  # terms so far below do not matter
+    known: np.ndarray  # (m,): a term of each log density, usually a large one; float64
+    margin: float  # terms below `known` by more than this are negligible
 
 
 def make_screen(
@@ -45,9 +45,10 @@ def make_screen(
     rtol: float,
     n_jobs: int | None,
 ) -> Screen | None:
-    """Return the cheapest screen for a grid of one shape; None: there is none that pays.
+    """Return the cheapest screen for a grid of one shape; None if no screen pays.
 
-    size: the largest |x|² + |x_i|², centred. A trial with a few queries and points decides.
+    size: the largest |x|² + |x_i|², centred. The choice is made by a trial with a few queries and
+    points.
     """
     n, n_features = gaussians.X.shape
     m, q, width = len(query), int(grid.counts[-1]), query.itemsize / _NARROW.itemsize
@@ -84,7 +85,7 @@ def make_screen(
 
 
 def _numbers_of_coordinates(n_features: int) -> list[int]:
-    """Return how many coordinates are tried."""
+    """Return the numbers of coordinates that are tried."""
     return [max(1, n_features // part) for part in (8, 4, 2, 1)]
 
 
@@ -97,10 +98,10 @@ def _coordinates(
 
 
 def _rounding(d: int, size: float, gaussians: LocalGaussians, grid: ShapeGrid) -> float:
-    """Return by how many nats rounding moves a bound in d coordinates against a term, at most.
+    """Return the largest rounding error, in nats, of a bound in d coordinates against a term.
 
-    By a bound for sums of d products in float32, and of D products in the precision of the data,
-    in each of q directions; and by what float32 loses of the logs of variances.
+    It bounds the errors of sums of d products in float32, of D products in the precision of the
+    data, in each of q directions, and of the logs of variances in float32.
     """
     n_features, noise = gaussians.X.shape[1], float(grid.noise[0])
     narrow, own = float(np.finfo(_NARROW).eps), float(np.finfo(gaussians.X.dtype).eps)
@@ -113,7 +114,7 @@ def _rounding(d: int, size: float, gaussians: LocalGaussians, grid: ShapeGrid) -
 def _principal_directions(gaussians: LocalGaussians, grid: ShapeGrid) -> np.ndarray:
     """Return a basis (D, D): principal directions of some of the points, the leading ones first.
 
-    Any orthonormal one is right. Over the standard deviation of the noise.
+    It is divided by the standard deviation of the noise. Any orthonormal basis gives valid bounds.
     """
     n, n_features = gaussians.X.shape
     sigma = np.sqrt(grid.noise[0])
@@ -129,10 +130,10 @@ def _known_terms(
     wanted: np.ndarray,
     n_jobs: int | None,
 ) -> np.ndarray:
-    """Return a term (m,), float64, of the log density at each query: mostly a large one.
+    """Return a term (m,), float64, of the log density at each query, usually a large one.
 
-    The largest of those of the nearest point of every block, in the coordinates of the basis;
-    `wanted` (m, d) are those of the queries.
+    It is the largest term among the nearest points of each block, where distances are in the
+    coordinates of the basis; `wanted` (m, d) are those of the queries.
     """
     points = _coordinates(gaussians.X, gaussians, basis, n_jobs)
     half_norms = np.einsum("ij,ij->i", points, points) / 2
@@ -161,9 +162,9 @@ def _known_terms(
 def _marginals(
     gaussians: LocalGaussians, points: slice | np.ndarray, grid: ShapeGrid, basis: np.ndarray
 ) -> Marginals:
-    """Return the marginals of some pancakes in the coordinates of the basis (D, d) [MAN-5].
+    """Return the marginals of some Gaussians in the coordinates of the basis (D, d) [MAN-5].
 
-    In float64: what rounding does to their directions is magnified by the size of a pancake.
+    They are computed in float64: the size of a Gaussian magnifies the rounding of its directions.
     """
     q = int(grid.counts[-1])
     centred = (gaussians.X[points] - gaussians.center).astype(np.float64, copy=False)
@@ -186,7 +187,7 @@ def _marginals(
 def _listed(
     gaussians: LocalGaussians, points: slice | np.ndarray, grid: ShapeGrid, screen: Screen
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs that matter: of points and of the screen's queries, by their place (p,)."""
+    """Return the pairs that matter: positions (p,) in the points, and in the screen's queries."""
     marginals = _marginals(gaussians, points, grid, screen.basis)
     query, floors = screen.query, 2 * (screen.known - screen.margin)
     t, height, d = marginals.rows.shape
@@ -209,15 +210,15 @@ def add_screened(
     screen: Screen,
     add_all: Callable[..., None],
 ) -> None:
-    """Add those pancakes of a block that matter to the sums at its queries, pair by pair.
+    """Add those Gaussians of a block that matter to the sums at its queries, pair by pair.
 
-    Where many of a tile do, `add_all` adds them all.
+    If many pairs of a tile matter, `add_all` adds all of them.
     """
     step = max(1, _ROWS // (int(grid.counts[-1]) + 1))
     coordinates = screen.query[block.rows]
     for first in range(block.points.start, block.points.stop, step):
         part = slice(first, min(first + step, block.points.stop))
-        # What has been added may be larger than what was known before.
+        # A term added so far may be larger than the known one.
         known = np.maximum(screen.known[block.rows], sums.top[0, 0])
         own = screen._replace(query=coordinates, known=known)
         rows, columns = _listed(gaussians, part, grid, own)
@@ -236,7 +237,7 @@ def _add_pairs(
     grid: ShapeGrid,
     sums: Sums,
 ) -> None:
-    """Add the pairs of pancakes `points`[rows] and queries `columns` to the sums."""
+    """Add the pairs of Gaussians `points`[rows] and queries `columns` to the sums."""
     add_pairs(
         query,
         gaussians.X[points],

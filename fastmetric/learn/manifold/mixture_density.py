@@ -1,4 +1,4 @@
-"""The log density of a mixture of pancakes, at many queries and for a grid of shapes."""
+"""The log density of a mixture of local Gaussians, at many queries and for a grid of shapes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from fastmetric.learn.manifold.marginal_screening import add_screened, make_scre
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 
 _FLOPS = 2e9  # of a block, some 50 ms
-_SLOWER = 8  # the rate of products, in that of differences
+_SLOWER = 8  # the cost of a difference, relative to that of a product
 _QUERIES = 512  # in a block
 _SCREENED = 2048  # queries in a block that is screened: marginals are computed once for all
 _TILE = 2048  # projections of a query at a time
 _GRID_VALUES = 2**18  # sums of a block
-# By how much products may change a log density; else differences are taken.
+# The largest error that products may cause in a log density; beyond it differences are used.
 _HARMLESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-2}
 
 
@@ -39,7 +39,7 @@ def log_densities(
 ) -> np.ndarray:
     """Return the log densities (Q, S, m), float64, at the queries (m, D) [MAN-1].
 
-    query is in the precision of the points. `rtol`: the share of a density that may be left out.
+    query is in the precision of the points. `rtol`: the share of a density that may be omitted.
     """
     walked = log_densities_by_tree(gaussians, query, grid, rtol, n_jobs, label)
     if walked is not None:
@@ -58,7 +58,7 @@ def log_densities(
     def task(block: Block) -> np.ndarray:
         sums = empty_sums(grid, block.rows.stop - block.rows.start)
         add(gaussians, query, block, grid, sums)
-        with np.errstate(divide="ignore"):  # a term below the smallest number is no term
+        with np.errstate(divide="ignore"):  # a total of 0: all terms underflowed
             return sums.top + np.log(sums.total)
 
     logs = np.full((len(grid.counts), len(grid.noise), len(query)), -np.inf)
@@ -70,10 +70,10 @@ def log_densities(
 
 
 def _products_are_harmless(size: float, dtype: np.dtype, grid: ShapeGrid) -> bool:
-    """Return whether the rounding of products is too small to matter.
+    """Return whether the rounding of products is negligible.
 
-    |x|² - 2 x . x_i + |x_i|² is off by about eps (|x|² + |x_i|²), and is divided by the noise;
-    `size` is the largest such sum. The inverse of the noise must not overflow.
+    |x|² - 2 x . x_i + |x_i|² has an error of about eps (|x|² + |x_i|²), and is divided by the
+    noise; `size` is the largest such sum. The inverse of the noise must not overflow.
     """
     limits, noise = np.finfo(dtype), float(grid.noise.min())
     small = 4 * float(limits.eps) * size <= _HARMLESS[dtype] * noise
@@ -93,7 +93,7 @@ def _largest_norm(X: np.ndarray, center: np.ndarray) -> float:
 def _blocks(m: int, n: int, grid: ShapeGrid, side: int, products: int) -> list[Block]:
     """Return the blocks, query range by query range of `side` at most.
 
-    A pair costs `products` in each direction, and a term for each shape.
+    A pair takes `products` products in each direction, and one term for each shape.
     """
     shapes = len(grid.counts) * len(grid.noise)
     side = min(side, max(64, _GRID_VALUES // shapes), m)
@@ -111,7 +111,7 @@ def _tiles(
 ) -> Iterator[tuple[slice, Products]]:
     """Yield ranges of the points with their products with the queries (m, D), in `dtype`.
 
-    The arrays of one tile are those of the next.
+    The arrays are overwritten by the next tile.
     """
     query = (query - gaussians.center).astype(dtype, copy=False)
     query_norms = np.einsum("ij,ij->i", query, query)
@@ -139,7 +139,7 @@ def _tiles(
 def _add_by_products(
     gaussians: LocalGaussians, query: np.ndarray, block: Block, grid: ShapeGrid, sums: Sums
 ) -> None:
-    """Add the pancakes of a block to the sums at its queries, by matrix products."""
+    """Add the Gaussians of a block to the sums at its queries, by matrix products."""
     dtype, q = query.dtype, int(grid.counts[-1])
     for part, products in _tiles(gaussians, query[block.rows], block.points, q, dtype):
         add_by_products(products, shapes_of(gaussians, part, grid, dtype), grid.counts, sums)
@@ -148,7 +148,7 @@ def _add_by_products(
 def _add_by_differences(
     gaussians: LocalGaussians, query: np.ndarray, block: Block, grid: ShapeGrid, sums: Sums
 ) -> None:
-    """Add the pancakes of a block to the sums at its queries, by differences."""
+    """Add the Gaussians of a block to the sums at its queries, by differences."""
     add_by_differences(
         np.ascontiguousarray(query[block.rows].T),
         gaussians.X[block.points],

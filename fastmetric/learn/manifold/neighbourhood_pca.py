@@ -13,13 +13,13 @@ from fastmetric.learn.rows import ArrayRows, column_means
 _VALUES = 2**20  # differences held at a time, in float64
 _FLOPS = 1e9  # of the decompositions in a block
 _SHARPEST = -2.0  # log weight of the farthest neighbour of a soft neighbourhood
-# Eigenvalues of products of differences are off by eps times the largest, and directions by that
-# over their own: below this share of the largest, singular values are taken instead.
+# Eigenvalues of products of differences have an error of eps times the largest, and directions of
+# that over their own eigenvalue: below this share of the largest, an SVD is used instead.
 _SMALLEST_SHARE = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-8}
 
 
 class LocalGaussians(NamedTuple):
-    """Gaussians around n points, by their q leading directions; what noise adds comes later."""
+    """Gaussians around n points, by their q leading directions, before noise is added."""
 
     X: np.ndarray  # (n, D)
     center: np.ndarray  # (D,), the mean of X
@@ -29,7 +29,7 @@ class LocalGaussians(NamedTuple):
 
 
 class Neighbourhood(NamedTuple):
-    """Who counts as a neighbour, and how much."""
+    """The number of neighbours, and their weights."""
 
     n_neighbors: int
     soft: bool = False
@@ -45,7 +45,7 @@ def neighbourhood_pca(
 ) -> LocalGaussians:
     """Return the q leading directions of the neighbourhood of every point of X (n, D), n >= 2.
 
-    At most as many as there are other points, features and neighbours.
+    Their number is at most that of the other points, of features and of neighbours.
     """
     n, n_features = X.shape
     k = min(neighborhood.n_neighbors, n - 1)
@@ -76,13 +76,13 @@ def neighbourhood_pca(
 
 
 def _rows_of_a_block(k: int, n_features: int) -> int:
-    """Return how many decompositions take some 100 ms."""
+    """Return the number of decompositions that take some 100 ms."""
     side = min(k, n_features)
     return max(1, int(_FLOPS / (2 * k * n_features * side + 10 * side**3)))
 
 
 def _root_weights(gaps: np.ndarray, neighborhood: Neighbourhood) -> np.ndarray:
-    """Return the roots of the neighbours' weights, which add up to 1, for gaps (b, k, D)."""
+    """Return the square roots of the neighbours' weights, which sum to 1, for gaps (b, k, D)."""
     k = gaps.shape[1]
     if not neighborhood.soft:
         return np.full((1, k, 1), 1 / np.sqrt(k))
@@ -91,7 +91,7 @@ def _root_weights(gaps: np.ndarray, neighborhood: Neighbourhood) -> np.ndarray:
         farthest = sq_dist.max(axis=1, keepdims=True)
         logs = _SHARPEST * sq_dist / np.where(farthest > 0, farthest, 1)
     else:
-        # In two steps: the square of a small bandwidth may underflow.
+        # Divided twice: the square of a small bandwidth may underflow.
         with np.errstate(over="ignore"):
             scaled = (sq_dist - sq_dist.min(axis=1, keepdims=True)) / neighborhood.bandwidth
             logs = -scaled / (2 * neighborhood.bandwidth)
@@ -102,7 +102,7 @@ def _root_weights(gaps: np.ndarray, neighborhood: Neighbourhood) -> np.ndarray:
 def _leading(gaps: np.ndarray, q: int, smallest_share: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the q largest squared singular values (b, q) of gaps (b, k, D), and their directions.
 
-    By the eigenvectors of products on the smaller side, where these are accurate.
+    They are eigenvectors of the products on the smaller side, where these are accurate.
     """
     wide = gaps.shape[1] < gaps.shape[2]
     other = gaps.transpose(0, 2, 1)

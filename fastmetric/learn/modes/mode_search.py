@@ -1,4 +1,4 @@
-"""The modes of a kernel density: climbed to by certified sums, checked by exact ones."""
+"""The modes of a kernel density: found with certified sums, verified with exact ones."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from fastmetric.learn.modes.trajectories import MEET, Ends, Steps, follow
 
 _ROUGH = 10  # times rtol: a shorter step by approximate sums is noise
 _PROBE = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}  # bandwidths, for differences
-_NUDGE = 0.1  # bandwidths: away from a saddle
-_ROUNDS = 10  # of nudges
-_BLOCK, _SUBSPACE = 8, 4  # directions that are looked along at once, and how often
-_COORDINATES = 4_000_000  # of points that are looked at at once
+_NUDGE = 0.1  # bandwidths: the length of a step away from a saddle
+_ROUNDS = 10  # of such steps
+_BLOCK, _SUBSPACE = 8, 4  # directions of the subspace iteration, and its rounds
+_COORDINATES = 4_000_000  # of points that are evaluated at once
 
 
 class SearchSettings(NamedTuple):
-    """How to climb, and when to stop."""
+    """The tolerances of a search, and its number of steps."""
 
-    rtol: float  # of the sums on the way
+    rtol: float  # of the sums of the first phase
     tol: float  # of h |grad log p| at the end
     max_iter: int
     label: str | None = None  # of a progress bar
 
 
 class Modes(NamedTuple):
-    """Modes by falling density, and the mode of each start."""
+    """Modes by decreasing density, and the mode of each start."""
 
     points: np.ndarray  # (k, d)
     gradients: np.ndarray  # (k,): h |grad log p| by exact sums
     of_starts: np.ndarray  # (m,)
-    n_left: int  # of them that were not reached: the gradient is not small, or it is a saddle
+    n_left: int  # of them that did not converge: the gradient is not small, or the end is a saddle
     n_iter: int
 
 
 def find_modes(sums: KernelSums, starts: np.ndarray, how: SearchSettings) -> Modes:
-    """Return the modes that `starts` (m, d) climb to.
+    """Return the modes to which mean shift converges from `starts` (m, d).
 
-    By sums within `rtol` first, from where these end by exact ones; a saddle is left along its
-    steepest direction. Ends in one place are one mode.
+    Sums are within `rtol` first, then exact; a saddle is left along its direction of largest
+    curvature. Ends that coincide are one mode.
     """
     h, dtype = sums.bandwidth, sums.X.dtype
-    # A step is a difference of coordinates: below their rounding it says nothing.
+    # A step is a difference of coordinates: below their rounding it is noise.
     rounding = 8 * float(np.finfo(dtype).eps) * float(np.abs(sums.X).max()) / h
     tol = max(how.tol, rounding)
 
@@ -59,8 +59,8 @@ def find_modes(sums: KernelSums, starts: np.ndarray, how: SearchSettings) -> Mod
 
     ends = _at_start(starts)
     if how.rtol > 0:
-        in_float32 = max(tol, _ROUGH * how.rtol)
-        ends = follow(within_rtol, starts, h, tol=in_float32, max_iter=how.max_iter)
+        coarse = max(tol, _ROUGH * how.rtol)
+        ends = follow(within_rtol, starts, h, tol=coarse, max_iter=how.max_iter)
     ends = _on(ends, follow(exact, ends.points, h, tol=tol, max_iter=max(1, _left(ends, how))))
     saddles, nudged = _off_saddles(exact, ends, h, rounding)
     for _ in range(_ROUNDS):
@@ -88,18 +88,18 @@ def bins(points: np.ndarray, side: float, least: int) -> np.ndarray:
 
 
 def nearest(modes: np.ndarray, points: np.ndarray, n_jobs: int | None) -> np.ndarray:
-    """Return the number of the mode (k, d) nearest to each of the points (m, d)."""
+    """Return the index of the mode (k, d) nearest to each of the points (m, d)."""
     return cKDTree(modes).query(points, workers=engine.effective_jobs(n_jobs))[1]
 
 
 def _at_start(starts: np.ndarray) -> Ends:
-    """Return the ends of a climb of no steps."""
+    """Return the ends of trajectories of no steps."""
     m = len(starts)
     return Ends(starts, np.full(m, -np.inf), np.full(m, np.inf), np.arange(m), 0)
 
 
 def _on(before: Ends, after: Ends) -> Ends:
-    """Return the ends of a climb that went on from the ends of another."""
+    """Return the ends `after`, whose trajectories continue those of `before`."""
     return after._replace(
         of_starts=after.of_starts[before.of_starts], n_iter=before.n_iter + after.n_iter
     )
@@ -119,7 +119,7 @@ def _off_saddles(
     size = max(1, _COORDINATES // (2 * min(d, _BLOCK) * d))
     for part in (slice(start, start + size) for start in range(0, k, size)):
         curvatures[part], directions[part] = _steepest(steps_at, ends.points[part], h)
-    # What is flatter than differences can tell counts as a mode.
+    # An end whose curvature differences cannot distinguish from 0 counts as a mode.
     probe = _PROBE[ends.points.dtype]
     saddles = np.flatnonzero(curvatures > max(10 * probe, 4 * rounding / probe))
     away = (_NUDGE * h) * directions[saddles]
@@ -134,8 +134,8 @@ def _off_saddles(
 def _steepest(steps_at: Steps, points: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest curvature (m,) of the log density at points (m, d), and its direction.
 
-    In units of 1/h^2: the largest eigenvalue of the derivative of the step, by differences along
-    all axes; in many dimensions by a few rounds of subspace iteration.
+    The curvature, in units of 1/h^2, is the largest eigenvalue of the derivative of the step, from
+    differences along all axes; in many dimensions, from a few rounds of subspace iteration.
     """
     m, d = points.shape
     probe, b = _PROBE[points.dtype], min(d, _BLOCK)
@@ -155,15 +155,15 @@ def _steepest(steps_at: Steps, points: np.ndarray, h: float) -> tuple[np.ndarray
 
 
 def _united(ends: Ends, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the highest (k,) of the ends within `radius`, by falling density, and who is whose.
+    """Merge ends within `radius`: return the highest ends (k,) and the group of each end (m,).
 
-    Chains of neighbours count as one.
+    Groups are connected components, by decreasing density.
     """
     m = len(ends.points)
     pairs = cKDTree(ends.points).query_pairs(radius, output_type="ndarray")
     links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(m, m))
     _, place = connected_components(links, directed=False)
-    # Equal densities by coordinates: the order must not depend on that of the rows.
+    # Coordinates break ties of densities: the order must not depend on that of the rows.
     order = np.lexsort((*ends.points.T[::-1], -ends.log_sums))
     _, first, number = np.unique(place[order], return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.intp)

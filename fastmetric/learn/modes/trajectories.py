@@ -1,9 +1,10 @@
-"""Climbing to the modes of a density: mean shift, accelerated, many starts at once.
+"""The trajectories of accelerated mean shift, from many starts at once.
 
 A step of mean shift [SHI-1] maximises a quadratic that touches the log density from below, so
-that the density nowhere falls between the two ends of a step. The last steps tell where the
-steps would vanish; the leap to there is kept only if the density rises by as much as a step would
-have raised it. Trajectories that come to where a higher one has been go on as one.
+that the density does not decrease along a step. Anderson mixing extrapolates the last steps to
+where they would vanish; the extrapolation is kept only if the density increases by at least the
+guaranteed gain of a plain step. A trajectory that enters a cell visited by one of higher density
+is merged with it.
 """
 
 from __future__ import annotations
@@ -13,110 +14,111 @@ from typing import NamedTuple
 
 import numpy as np
 
-MEET = 0.05  # bandwidths: the side of a cell that counts as one place
-_LEAP = 0.25  # bandwidths: the most that a leap adds to a step
-_STRIDE = 3  # times a step: a leap where the density is not concave
-_MEMORY = 3  # moves that a leap is computed from
-_LEAST_PIVOT = 1e-12  # relative, of the system that a leap solves
+MEET = 0.05  # bandwidths: the side of a cell in which trajectories merge
+_LONGEST = 0.25  # bandwidths: the most that extrapolation adds to a step
+_STRIDE = 3  # times a step: the extrapolation where the density is not concave
+_MEMORY = 3  # moves that are extrapolated
+_LEAST_PIVOT = 1e-12  # relative, of the system of the extrapolation
 
-# positions (m, d) -> log densities (m,) but for a constant, and steps (m, d)
+# positions (m, d) -> log densities (m,) up to a constant, and steps (m, d)
 Steps = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Ends(NamedTuple):
-    """Where trajectories ended: the different ones (k of them), and who went there."""
+    """The k distinct ends of the trajectories, and the end of each start."""
 
     points: np.ndarray  # (k, d)
     log_sums: np.ndarray  # (k,)
-    steps: np.ndarray  # (k,): the length of the step that is left
+    steps: np.ndarray  # (k,): the length of the next step
     of_starts: np.ndarray  # (m,): the end of each start
     n_iter: int
 
 
 def follow(steps_at: Steps, starts: np.ndarray, h: float, *, tol: float, max_iter: int) -> Ends:
-    """Climb from `starts` (m, d) until the steps are at most `tol` h long."""
-    climbers, n_iter = _Trajectories(starts, h), 0
-    climbers.meet()
-    while n_iter < max_iter and climbers.under_way().size:
-        climbers.move(steps_at, tol)
-        climbers.meet()
+    """Return the ends of mean shift from `starts` (m, d), where steps are at most `tol` h long."""
+    trajectories, n_iter = _Trajectories(starts, h), 0
+    trajectories.meet()
+    while n_iter < max_iter and trajectories.active().size:
+        trajectories.move(steps_at, tol)
+        trajectories.meet()
         n_iter += 1
-    kept, of_starts = np.unique(climbers.heads, return_inverse=True)
-    lengths = np.sqrt(_sq_norms(climbers.steps[kept]))
-    return Ends(climbers.places[kept], climbers.log_sums[kept], lengths, of_starts, n_iter)
+    kept, of_starts = np.unique(trajectories.heads, return_inverse=True)
+    lengths = np.sqrt(_sq_norms(trajectories.steps[kept]))
+    return Ends(trajectories.places[kept], trajectories.log_sums[kept], lengths, of_starts, n_iter)
 
 
 class _Trajectories:
-    """Trajectories, one row each; a row whose head is another one goes along with that.
+    """Trajectories, one row each; a row whose head is another row has been merged with it.
 
-    `places` are where the density was looked at last and had not fallen, `steps` the steps of mean
-    shift from there; `trials` is where to look next, by such a step or by a leap.
+    `places` are the last points that were accepted, `steps` the steps of mean shift from there;
+    `trials` are the next points to evaluate, by a plain or an extrapolated step.
     """
 
     def __init__(self, starts: np.ndarray, h: float) -> None:
         m, d = starts.shape
-        self.h, self.heads, self.arrived = h, np.arange(m), np.zeros(m, bool)
-        self.trials, self.leapt = starts.copy(), np.zeros(m, bool)
+        self.h, self.heads, self.converged = h, np.arange(m), np.zeros(m, bool)
+        self.trials, self.extrapolated = starts.copy(), np.zeros(m, bool)
         self.places, self.log_sums = starts.copy(), np.full(m, -np.inf)
         self.steps = np.zeros((m, d))
-        # The last moves and what they did to the step, the latest first; 0: none yet.
+        # The last moves and the changes of the step along them, the latest first; 0: none yet.
         self.moves = np.zeros((m, min(d, _MEMORY), d))
         self.changes = np.zeros(self.moves.shape)
-        self.trail = _VisitedCells(starts.min(axis=0), MEET * h)
+        self.visited = _VisitedCells(starts.min(axis=0), MEET * h)
 
-    def under_way(self) -> np.ndarray:
-        """Return the rows that go on, each for itself."""
-        return np.flatnonzero((self.heads == np.arange(len(self.heads))) & ~self.arrived)
+    def active(self) -> np.ndarray:
+        """Return the rows that are neither merged nor converged."""
+        return np.flatnonzero((self.heads == np.arange(len(self.heads))) & ~self.converged)
 
     def meet(self) -> None:
-        """Let those that come to where a higher one has been go along with it."""
+        """Merge each trajectory with one of higher density that has visited its cell."""
         heads = np.flatnonzero(self.heads == np.arange(len(self.heads)))
-        order = np.lexsort((*self.places[heads].T, -self.log_sums[heads], ~self.arrived[heads]))
+        order = np.lexsort((*self.places[heads].T, -self.log_sums[heads], ~self.converged[heads]))
         heads, rank = heads[order], np.empty(len(self.heads), np.intp)
         rank[heads] = np.arange(len(heads))
-        ahead = self.heads[self.trail.first_at(self.places[heads], heads)]
-        # Behind a higher one only: no two may follow each other.
+        ahead = self.heads[self.visited.first_at(self.places[heads], heads)]
+        # Only with one of higher density: heads must not form a cycle.
         self.heads[heads] = np.where(rank[ahead] < rank[heads], ahead, heads)
         while np.any(self.heads != self.heads[self.heads]):
             self.heads = self.heads[self.heads]
 
     def move(self, steps_at: Steps, tol: float) -> None:
-        """Look at the trials of those under way, and choose the next ones."""
-        rows = self.under_way()
+        """Evaluate the trials of the active rows, and choose the next ones."""
+        rows = self.active()
         trials = self.trials[rows]
         log_sums, steps = steps_at(trials)
-        # What a step gains at least; less is not worth the risk of a leap.
+        # The guaranteed gain of a plain step; an extrapolation that gains less is rejected.
         gains = _sq_norms(self.steps[rows]) / (2 * self.h**2)
-        fell = self.leapt[rows] & (log_sums < self.log_sums[rows] + gains)
+        rejected = self.extrapolated[rows] & (log_sums < self.log_sums[rows] + gains)
         self.trials[rows] = self.places[rows] + self.steps[rows]
-        self.leapt[rows] = False
-        here, trials, steps = rows[~fell], trials[~fell], steps[~fell]
+        self.extrapolated[rows] = False
+        here, trials, steps = rows[~rejected], trials[~rejected], steps[~rejected]
         again = np.isfinite(self.log_sums[here])[:, None]
         self._remember(self.moves, here, again * (trials - self.places[here]))
         self._remember(self.changes, here, again * (steps - self.steps[here]))
-        self.places[here], self.log_sums[here], self.steps[here] = trials, log_sums[~fell], steps
-        self.arrived[here] = _sq_norms(steps) <= (tol * self.h) ** 2
-        leaps = _leaps(steps, self.moves[here], self.changes[here], self.h)
-        self.leapt[here] = leaps.any(axis=1)
-        self.trials[here] = trials + (steps + leaps)
+        self.places[here], self.log_sums[here] = trials, log_sums[~rejected]
+        self.steps[here] = steps
+        self.converged[here] = _sq_norms(steps) <= (tol * self.h) ** 2
+        extra = _extrapolations(steps, self.moves[here], self.changes[here], self.h)
+        self.extrapolated[here] = extra.any(axis=1)
+        self.trials[here] = trials + (steps + extra)
 
     @staticmethod
     def _remember(past: np.ndarray, rows: np.ndarray, latest: np.ndarray) -> None:
-        """Put the latest (r, d) in front of the past (m, K, d) of some rows."""
+        """Prepend the latest (r, d) to the past (m, K, d) of some rows."""
         past[rows] = np.concatenate([latest[:, None], past[rows, :-1]], axis=1)
 
 
 class _VisitedCells:
-    """The cells where trajectories have been, by their sorted keys, and who came first."""
+    """The cells that trajectories have visited, by sorted keys, and the first visitor of each."""
 
     def __init__(self, origin: np.ndarray, side: float) -> None:
         self.origin, self.side = origin.astype(np.float64), side
         self.keys, self.owners = np.empty(0, np.uint64), np.empty(0, np.intp)
 
     def first_at(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return who was first in the cells of points (m, d), where `rows` (m,) are now.
+        """Return the first visitor of the cell of each point (m, d) of the trajectories `rows`.
 
-        Of those who come at once, the first in `rows`.
+        Of trajectories that enter a new cell at once, it is the first in `rows`.
         """
         cells = np.floor((points - self.origin) / self.side) + 0.0  # no -0.0
         keys, first, numbers = np.unique(_keys(cells), return_index=True, return_inverse=True)
@@ -131,7 +133,7 @@ class _VisitedCells:
 def _keys(cells: np.ndarray) -> np.ndarray:
     """Return a number (m,) for each cell (m, d): two cells in 2^64 share one.
 
-    From the bits of the floats, which may be beyond any integer; each is mixed as in SplitMix64.
+    The key mixes the bits of the floats, which may exceed every integer, as SplitMix64 does.
     """
     keys = np.zeros(len(cells), np.uint64)
     for column in np.ascontiguousarray(cells.T).view(np.uint64):
@@ -147,19 +149,21 @@ def _sq_norms(rows: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", rows, rows)
 
 
-def _leaps(steps: np.ndarray, moves: np.ndarray, changes: np.ndarray, h: float) -> np.ndarray:
-    """Return what to add to the steps (m, d) to get to where they would vanish, were they linear.
+def _extrapolations(
+    steps: np.ndarray, moves: np.ndarray, changes: np.ndarray, h: float
+) -> np.ndarray:
+    """Return the additions to steps (m, d) that reach the point where linear steps would vanish.
 
-    By the last moves (m, K, d) and what these did to the steps: Anderson's mixing. Where the
-    density is not concave the steps grow, and would vanish at a saddle downhill; there the leap
-    is a few steps at once.
+    This is Anderson mixing of the last moves (m, K, d) and the changes of the steps along them.
+    Where the density is not concave, steps grow and the linear model vanishes at a saddle of lower
+    density; there the addition is a multiple of the step.
     """
     products = changes @ changes.transpose(0, 2, 1)
     pivots = _LEAST_PIVOT * np.trace(products, axis1=1, axis2=2) + np.finfo(float).tiny
     products += pivots[:, None, None] * np.eye(products.shape[1])
     shares = np.linalg.solve(products, changes @ steps[:, :, None])
-    leaps = -((moves + changes) * shares).sum(axis=1)
-    downhill = np.einsum("ij,ij->i", steps + leaps, steps) <= 0
-    leaps[downhill] = _STRIDE * steps[downhill]
-    lengths, longest = np.sqrt(_sq_norms(leaps)), _LEAP * h
-    return leaps * (longest / np.maximum(lengths, longest))[:, None] if longest else 0 * leaps
+    extra = -((moves + changes) * shares).sum(axis=1)
+    downhill = np.einsum("ij,ij->i", steps + extra, steps) <= 0
+    extra[downhill] = _STRIDE * steps[downhill]
+    lengths, longest = np.sqrt(_sq_norms(extra)), _LONGEST * h
+    return extra * (longest / np.maximum(lengths, longest))[:, None] if longest else 0 * extra

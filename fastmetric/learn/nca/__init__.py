@@ -11,23 +11,24 @@
 * `streaming`: which steps does `partial_fit` take for new rows?
 * `posterior`: what are the class probabilities of new rows?
 
-The data's way: `nca_fit` chooses the rows, `starts` a linear start (`learn.linear_starts`), scaled;
+Data flow: `nca_fit` chooses the rows, `starts` a linear start (`learn.linear_starts`), scaled;
 `training` runs a solver of `learn.optim` on `penalised`; for each map `objective` projects the
-rows, asks `learn.pair_sums` for two log sums per row, turns them into P_i, a value and one weight
-per row, asks for the gradient in the projected space and multiplies it with the data, d x D. At the
-end the projected rows, all of them, are kept for `posterior`.
+rows, obtains two log sums per row from `learn.pair_sums`, turns them into P_i, a value and one
+weight per row, obtains the gradient in the projected space and multiplies it with the data, d x D.
+At the end all projected rows are kept for `posterior`.
 
 Decisions
 ---------
 **Weights, not sums per class.** With priors or a background the density of each class has a factor
 of its own, and the textbook form needs C sums per row. But P_i needs two: the row's own class, and
 all others together. So the factor becomes a weight of the points in the kernel sums, and a factor
-of the row for what leaving it out of its class changes. General priors cost one multiplication per
+of the row that corrects for leaving it out of its class. General priors cost one multiplication per
 pair, the number of classes costs nothing, and [CCK-5] keeps its form. The background's gradient is
-a gradient with respect to projected rows as well, so the one product with X serves it, too.
+also a gradient with respect to the projected rows, so the one product with X includes it.
 
-**Starts that are wide enough.** Noise makes a map larger and never smaller, so a fit by batches
-cannot recover from a start that is too large: its named starts are divided by 3. On 10,000
+**Starts that are wide enough.** The noise of stochastic steps increases the scale of a map and
+never decreases it, so a fit by batches cannot recover from a start that is too large: its named
+starts are divided by 3. On 10,000
 held-out training rows of MNIST such starts give 91.2 % instead of 90.5 %. For the biweight kernel
 starts are scaled by the ratio of the kernels' deviations, and further down if most rows would have
 no neighbour within the cutoff. L-BFGS with the Gaussian takes starts as they are, as scikit-learn
@@ -36,7 +37,7 @@ does.
 **Rows are kept by reference.** `partial_fit` compares new rows with all before them, so `fit`
 keeps a reference to its rows: no copy, but a large array stays alive as long as the estimator. A
 pickle omits the rows of a `fit`, which would make it as large as the data. After `partial_fit` a
-pickle contains them, since no one else may have them together.
+pickle contains them, since the caller may not hold all chunks together.
 
 **A mini-batch is an objective of its own**, on few rows. Beyond 20,000 rows "auto" takes
 mini-batches; with more than 50 classes, stochastic steps.

@@ -1,16 +1,16 @@
 """A normal density per class in the projected space [CCK-7], and its part of the gradient.
 
 Means and covariances T_c come from the projected rows of the class, divisor N_c. All of
-[CCK-8] is a scatter onto rows, so that the gradient stays 2 UᵀX: with v = T_c⁻¹ (z_i - m_c) and
-the strengths q_ic,
+[CCK-8] is a gradient with respect to projected rows, so that the total remains 2 UᵀX: with
+v = T_c⁻¹ (z_i - m_c) and the coefficients q_ic,
 
-    u_i -= ½ sum_c q_ic v_ic                                          rows that were looked at
+    u_i -= ½ sum_c q_ic v_ic                                          rows i of the objective
     u_j += ½ (M_c (z_j - m_c) + r_c) / N_c                            rows j of class c
     M_c = sum_i q_ic v vᵀ - (sum_i q_ic) T_c⁻¹,   r_c = sum_i q_ic v_ic.
 
-A class whose covariance is singular (as few rows as dimensions, a constant direction) takes
-that of all rows instead, made regular by a millionth of the kernel's width squared and a
-billionth of its own mean variance in every direction. What varies by rounding alone does not vary.
+A class whose covariance is singular (as few rows as dimensions, a constant direction) uses the
+covariance of all rows, regularised by 1e-6 of the kernel's squared width and 1e-9 of its own mean
+variance in every direction. Variation within rounding counts as none.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Background:
         return logs
 
     def gradient(self, chosen: np.ndarray, strengths: np.ndarray) -> np.ndarray:
-        """Return U (n, d) of the rows `chosen` with strengths q (m, C) [CCK-8]."""
+        """Return U (n, d) of the rows `chosen` with coefficients q (m, C) [CCK-8]."""
         n, d = self.Z.shape
         U = np.zeros((n, d))
         query = self.Z[chosen]
@@ -102,7 +102,7 @@ class Background:
         return U
 
     def _add_class_parts(self, U: np.ndarray, outer: np.ndarray, first: np.ndarray) -> None:
-        """Add what moving the means and covariances gives to the rows behind them."""
+        """Add the gradient through the means and covariances to the rows of each class."""
         for c, (a, b) in enumerate(pairwise(self.offsets)):
             U[a:b] += first[c] / (2 * (b - a))
             if not self.singular[c]:

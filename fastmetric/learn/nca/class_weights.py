@@ -18,7 +18,7 @@ from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 
 
 class ClassWeights(NamedTuple):
-    """What counts for how much, per class (C,)."""
+    """The weights of kernels and background, per class (C,)."""
 
     weights: np.ndarray  # a kernel; the largest is 1
     own: np.ndarray  # N / (N - 1): a kernel for a row of the class itself, over `weights`

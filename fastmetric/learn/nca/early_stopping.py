@@ -14,7 +14,7 @@ _PATIENCE = 10  # iterations without a better score
 
 
 class Validation:
-    """Scores the maps of a run by the mean P of rows that it does not see, and keeps the best."""
+    """Scores the maps of a run by the mean P of held-out rows, and keeps the best."""
 
     def __init__(self, problem: Objective, X: Rows, y: np.ndarray) -> None:
         """Take the rows held out (m, D), and their class numbers (m,) in the problem."""
@@ -42,7 +42,7 @@ class Validation:
         return total / len(self.y)
 
     def is_over(self, iterate: Iterate[LearntMap]) -> bool:
-        """Score an iterate, and return whether the best one is long past."""
+        """Score an iterate, and return whether the best score is `_PATIENCE` iterations old."""
         found = self.score(iterate.model.A, iterate.model.beta)
         if self.best is None or found > max(self.scores):
             self.best = iterate

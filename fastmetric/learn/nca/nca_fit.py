@@ -16,8 +16,8 @@ from fastmetric.learn.optim.holdout import hold_out
 from fastmetric.learn.optim.outcome import Iterate, Outcome
 from fastmetric.learn.rows import Rows
 
-_WHOLE_TO = 20_000  # rows over which the objective of a fit in batches is taken whole, in the end
-_SOME = 1000  # rows for more than that
+_WHOLE_TO = 20_000  # up to so many rows, the final objective of a fit in batches is over all rows
+_SOME = 1000  # rows that estimate it beyond that
 
 
 class Fitted(NamedTuple):
@@ -44,8 +44,8 @@ def fit(
 ) -> Fitted:
     """Learn a map from rows X (n, D) of class numbers y (n,).
 
-    `mixture` is that of all classes. `on_begin` is told of the problem, of the solver and of the
-    dimension, `on_iterate` of every iteration.
+    `mixture` is that of all classes. `on_begin` is called with the problem, the settings and the
+    dimension, `on_iterate` with every iterate.
     """
     learnt, held_out = _learning_rows(y, settings, rng)
     n_classes = int(y.max()) + 1
@@ -125,7 +125,7 @@ def _objective(
 ) -> tuple[float, float]:
     """Return the objective of a map that was learnt in batches, and its error bound.
 
-    Over many rows it is an estimate from some of them, whose error has no certificate: 1.
+    Over many rows it is an estimate from a sample, without a certificate: the bound is 1.
     """
     n = len(problem.X)
     rows = None if n <= _WHOLE_TO else rng.permutation(n)[:_SOME]

@@ -1,4 +1,4 @@
-"""The objective of every NCA variant: the expected number of rows that are given their own class.
+"""The objective of every NCA variant: the expected number of rows classified correctly.
 
 A row's probability P_i of its own class comes from two sums of weighted kernels, over its own
 class and over the others, and from the background if there is one [CCK-2], [CCK-7]; f(A) =
@@ -27,7 +27,7 @@ from fastmetric.learn.pair_sums.problem import (
 from fastmetric.learn.pair_sums.ways import WAYS
 from fastmetric.learn.rows import Rows, column_means
 
-_LIGHTEST = 1e-20  # with smaller weights, what rows pull with would overflow in float32
+_LIGHTEST = 1e-20  # with smaller weights, the weights of the gradient overflow in float32
 
 
 class Evaluation(NamedTuple):
@@ -35,7 +35,7 @@ class Evaluation(NamedTuple):
 
     value: float
     gradient: np.ndarray  # (d, D), float64
-    error_bound: float = 0.0  # certified: how far the value is from the true one, but for rounding
+    error_bound: float = 0.0  # certified distance of the value from the exact one, up to rounding
     way: str = "all pairs"  # or "trees", "pairs in reach"
     pair_share: float = 1.0  # of the pairs that were visited
     beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
@@ -49,7 +49,7 @@ class CertifiedValue(NamedTuple):
 
 
 class _RowTerms(NamedTuple):
-    """What the chosen rows (m,) have to do with classes, in logs."""
+    """The log densities of the chosen rows (m,) under their own class and under the others."""
 
     own: np.ndarray  # the kernels of the own class
     other: np.ndarray  # those of the others
@@ -57,7 +57,7 @@ class _RowTerms(NamedTuple):
     other_background: np.ndarray | None = None
 
     def probabilities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row near to nothing."""
+        """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row of zero density."""
         own, other = self.own, self.other
         if self.own_background is not None and self.other_background is not None:
             own = np.logaddexp(own, self.own_background)
@@ -68,10 +68,10 @@ class _RowTerms(NamedTuple):
 
 
 class _Probabilities(NamedTuple):
-    """The chosen rows' probabilities, and what they come from."""
+    """The chosen rows' probabilities, with all terms they are computed from."""
 
     chosen: np.ndarray  # (m,), among the sorted rows
-    counts: np.ndarray  # (m,): how often each is asked for
+    counts: np.ndarray  # (m,): how often each was chosen
     y: np.ndarray  # (m,), their classes
     class_weights: ClassWeights
     way: PairSums
@@ -153,7 +153,7 @@ class Objective:
     ) -> Evaluation:
         """Return sum P_i over `rows` (all if None, repeats count) and its gradient at A (d, D).
 
-        With another share `beta` of the background than the mixture's, if one is given.
+        `beta`, if given, replaces the mixture's share of the background.
         """
         with engine.one_thread_blas():
             found = self._probabilities(A, rows, label, beta)
@@ -180,14 +180,14 @@ class Objective:
     def value(
         self, A: np.ndarray, rows: np.ndarray | None = None, *, beta: float | None = None
     ) -> CertifiedValue:
-        """Return sum P_i alone, with the bits of `evaluate`: the pass of the gradient is saved."""
+        """Return sum P_i alone, with the bits of `evaluate` but without its gradient pass."""
         with engine.one_thread_blas():
             return self._probabilities(A, rows, None, beta).value()
 
     def _probabilities(
         self, A: np.ndarray, rows: np.ndarray | None, label: str | None, beta: float | None
     ) -> _Probabilities:
-        """Return the rows' probabilities of their classes, and what they come from."""
+        """Return the rows' probabilities of their classes, with the terms behind them."""
         mixture = self.mixture.sharing(beta, len(self.classes.sizes))
         Z = self.project(A)
         chosen, counts = self._chosen(rows)
@@ -208,7 +208,7 @@ class Objective:
         )
 
     def _chosen(self, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the distinct rows among the sorted ones, and how often each is asked for."""
+        """Return the distinct rows among the sorted ones, and how often each was chosen."""
         if rows is None:
             return np.arange(len(self.order)), np.ones(len(self.order))
         place = np.empty_like(self.order)
@@ -225,7 +225,7 @@ class Objective:
     def _pairs(
         self, Z: np.ndarray, class_weights: ClassWeights, chosen: np.ndarray | None
     ) -> PairProblem:
-        """Return what is summed: the chosen rows (None: all) against all projected rows."""
+        """Return the pairs to sum: the chosen rows (None: all) against all projected rows."""
         weights = class_weights.weights[self.y]
         if weights.min() < _LIGHTEST:
             Z = Z.astype(np.float64)
@@ -266,7 +266,7 @@ def _error_bound(
     p_own: np.ndarray,
     counts: np.ndarray,
 ) -> float:
-    """Return how far sum P_i may be from the truth, by the certified ends of the sums [SUM-5]."""
+    """Return a bound on the error of sum P_i from the certified bounds of the sums [SUM-5]."""
     if sums.own_ends is None or sums.other_ends is None:
         return 0.0
     # P is largest with the own class at its upper and the others at their lower bound.

@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 from fastmetric.learn.nca.objective import Evaluation, Objective
 from fastmetric.learn.rows import column_deviations
 
-_LEAST_SHARE = 1e-12  # of the background and of the kernels: a line search may go any distance
+_LEAST_SHARE = 1e-12  # of background and kernels: a line search may take arbitrarily long steps
 
 
 class Value(NamedTuple):
@@ -45,10 +45,10 @@ class PenalisedObjective:
         return theta[:size].reshape(self.shape).copy(), beta
 
     def units(self, problem: Objective) -> np.ndarray:
-        """Return the scales (d, D) on which the entries of a map matter, inverted.
+        """Return the inverse of the natural scale of each entry of a map (d, D).
 
-        These are the deviations of the features, with the penalty's share in a row as variance of
-        its own: in a feature that varies less, it is the penalty that keeps an entry small.
+        This is the deviation of the feature, the penalty per row added to its variance: in a
+        feature that varies less than that, the penalty alone determines the entry.
         """
         deviations = column_deviations(problem.X, problem.center)
         return np.hypot(deviations, np.sqrt(self.alpha / len(problem.X)))
@@ -62,7 +62,7 @@ class PenalisedObjective:
         share: float = 1.0,
         label: str | None = None,
     ) -> Value:
-        """Return the value over `rows`, which stand for a `share` of what the penalty is for."""
+        """Return the value over `rows`, a `share` of all rows; the penalty is scaled by it."""
         A, beta = self.split(theta)
         evaluation = problem.evaluate(A, rows, label, beta=beta)
         gradient = (evaluation.gradient - 2 * share * self.alpha * A).ravel()

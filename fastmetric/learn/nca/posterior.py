@@ -44,7 +44,7 @@ class Posterior:
     ) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield ranges of the rows of `query` (m, d) with their posteriors (rows, C), float64.
 
-        A row that no class reaches is given the priors.
+        The posterior of a row where every class density is zero is the prior.
         """
         if not len(query):
             return
@@ -67,7 +67,7 @@ class Posterior:
             yield rows, posterior
 
     def _pairs(self, query: np.ndarray) -> PairProblem:
-        """Return what is summed: the kernels of every class at the queries (m, d)."""
+        """Return the pairs to sum: the kernels of every class at the queries (m, d)."""
         return PairProblem(
             self.reference,
             Segments(self._offsets),

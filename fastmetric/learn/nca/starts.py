@@ -11,8 +11,8 @@ from fastmetric.learn.nca.training import Settings, annealing_rows
 
 _WIDER = 3.0  # kernels at the start of steps by batches
 
-# Rows that are looked at to see whether a compact kernel reaches their neighbours; and the
-# neighbours that it should reach.
+# Rows that test whether a compact kernel reaches their neighbours; and the neighbours that it
+# should reach.
 _PROBES, _NEIGHBOURS = 64, 10
 
 
@@ -69,8 +69,7 @@ def adapted(A: np.ndarray, kernel: str, in_batches: bool) -> np.ndarray:
     """Return a start scaled to the kernel and to the solver.
 
     The biweight kernel's variance in every coordinate is made that of exp(-s), 1/2.
-    Steps by batches increase the scale, if only by their noise: they begin with kernels three times
-    as wide.
+    The noise of steps by batches increases the scale: they begin with kernels three times as wide.
     """
     if kernel == "biweight":
         A = A * np.sqrt(2 * KERNELS[kernel].variance(len(A)))
@@ -78,7 +77,7 @@ def adapted(A: np.ndarray, kernel: str, in_batches: bool) -> np.ndarray:
 
 
 def within_reach(A: np.ndarray, problem: Objective) -> np.ndarray:
-    """Return the map, scaled down if it leaves most rows beyond a compact kernel's reach of all.
+    """Return the map, scaled down if most rows have no neighbour within a compact kernel's cutoff.
 
     Rows without neighbours have no gradient. The map is then scaled so that the median row reaches
     its k-th neighbour, k a hundredth of all rows, ten at least.

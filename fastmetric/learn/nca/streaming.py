@@ -1,4 +1,4 @@
-"""Learning from rows as they come: steps by each new batch against all rows so far (thesis 4.3)."""
+"""On-line learning: a step for each new batch against all rows so far (thesis 4.3)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def learn(
 ) -> tuple[Outcome[LearntMap], dict[str, Any]]:
     """Take one pass of steps over the rows from `seen` on, from the map A (d, D).
 
-    `state` is the step rule's memory of earlier passes; returned with it brought up to date. The
-    share of a background stays as it is.
+    `state` is the state of the step rule after earlier passes; the updated state is returned. The
+    share of a background is not learnt.
     """
     penalised = PenalisedObjective(A.shape, np.full(len(A), alpha), learns_beta=False)
     theta, units = A.flatten(), penalised.units(problem)

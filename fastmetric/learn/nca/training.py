@@ -20,14 +20,14 @@ from fastmetric.learn.rows import column_deviations
 SOLVERS = ("auto", "lbfgs", "stochastic", "minibatch")
 _LBFGS_TO = 20_000  # rows, for "auto"
 
-# A stochastic step looks at about so many pairs, by so many rows at most.
+# A stochastic step sums about so many pairs, by so many rows at most.
 _PAIRS, _MOST_ROWS, _FEWEST_ROWS = 3e7, 500, 50
 # A mini-batch, and what it should have of a class: a row alone in its class has no gradient.
 _MINIBATCH, _PER_CLASS = 1000, 20
 _STEPS = {"stochastic": 10, "minibatch": 20}  # in an iteration
 
 BETA_START = 0.5  # the share of the background, where it is learnt
-_SHARE_LENGTH = 1.0  # what the logit of the background's share moves by, over the first step's
+_SHARE_LENGTH = 1.0  # scale of the steps of the background share's logit
 
 # Annealing: rows to begin with, over those wanted; iterations between two raises of a penalty;
 # raises at most, each tenfold; and what a row has shrunk to when it is dropped, over the largest.
@@ -56,17 +56,17 @@ class Settings(NamedTuple):
 
 
 class LearntMap(NamedTuple):
-    """A map on the way, and its objective."""
+    """A map of an iterate, and its objective."""
 
     A: np.ndarray
     beta: float | None  # the share of the background, if it is learnt
     objective: float  # mean of P, without the penalty
     error_bound: float  # of the objective
-    way: str  # how the sums were taken
+    way: str  # the method that summed over pairs
 
 
 class Batch(NamedTuple):
-    """The rows of a step, and the function of the parameters that they make."""
+    """The rows of a step, and their objective as a function of the parameters."""
 
     size: int
     evaluate: Callable[[np.ndarray], Value]
@@ -79,7 +79,7 @@ class MapRecorder:
         self.recorder, self.penalised, self.evaluations = recorder, penalised, 0
 
     def keep(self, theta: np.ndarray, seen: list[tuple[int, Value]]) -> None:
-        """Keep the map of flat parameters, with means over batches of so many rows each."""
+        """Keep the map of flat parameters, with means over the batches `seen` (rows, value)."""
         rows = sum(size for size, _ in seen)
         found = _pooled([value.evaluation for _, value in seen])
         A, beta = self.penalised.split(theta)
@@ -134,7 +134,7 @@ class Trainer:
         rng: np.random.RandomState,
         on_iterate: Callable[[Iterate[LearntMap]], None] | None = None,
     ) -> None:
-        """Take what is told of every iteration; random numbers are for the batches."""
+        """Call `on_iterate` with every iterate; `rng` draws the batches."""
         self.problem, self.settings, self.rng = problem, settings, rng
         self.on_iterate, self._batch_size = on_iterate, int(settings.batch_size)
         self._waiting: list[np.ndarray] = []  # batches of the present sweep
@@ -146,12 +146,12 @@ class Trainer:
         return self._run(A, alpha, self.settings.max_iter, recorder)
 
     def annealed(self, A: np.ndarray, d: int) -> np.ndarray:
-        """Return a map of d rows from one of more, whose least rows are made to vanish one by one.
+        """Return a map of d rows from one of more, whose smallest rows vanish one by one.
 
-        A rotation of the projected space changes nothing but the penalty, so rows are first made
-        orthogonal, the least one last. Its penalty is raised until it is small, the others
-        making up for it meanwhile, and it is dropped. After steps by batches, the others go on at
-        the size of the start.
+        A rotation of the projected space changes only the penalty, so the rows are first made
+        orthogonal, the smallest last. Its penalty is raised until it is small, while the others
+        adapt, and it is dropped. After steps by batches, the others are rescaled to the size of
+        the start.
         """
         by_batches = self.settings.solver != "lbfgs"
         size = self._size(A) if by_batches else 0.0
@@ -170,7 +170,7 @@ class Trainer:
                     break
                 alpha[-1] *= 10
             A = A[:-1]
-            if by_batches:  # their noise makes maps larger, never smaller
+            if by_batches:  # their noise increases the scale of a map, never decreases it
                 A = A * (size / (self._size(A) or 1.0))
         return A
 
@@ -222,7 +222,7 @@ class Trainer:
         make = self._row_batch if self.settings.solver == "stochastic" else self._own_batch
         A = penalised.split(theta)[0]
         by_map = StepRule(A, penalised.units(self.problem))
-        # The logit of the background's share goes by itself, as if it were a map of one entry.
+        # The logit of the background's share has its own rule, as a map of one entry.
         by_share = StepRule(np.full((1, 1), _SHARE_LENGTH), np.ones((1, 1)))
         for iteration in range(max_iter):
             seen: list[tuple[int, Value]] = []
@@ -244,7 +244,7 @@ class Trainer:
         return Ending.CONVERGED, "the steps have come to their end"
 
     def _row_batch(self, penalised: PenalisedObjective, theta: np.ndarray) -> Batch:
-        """Return some rows against all points, n / m times which is an unbiased sum."""
+        """Return some rows against all points: n / m times their sum is unbiased."""
         if not self._waiting:
             self._waiting = random_batches(len(self.problem.X), self._batch_size, self.rng)
         rows = self._waiting.pop()
@@ -278,6 +278,6 @@ def annealing_rows(d: int, n_features: int) -> int:
 
 
 def _orthogonal(A: np.ndarray) -> np.ndarray:
-    """Return a rotation of the rows of A that are orthogonal, the largest first."""
+    """Return A rotated so that its rows are orthogonal, the largest first."""
     _, sizes, directions = svd(A, full_matrices=False)
     return sizes[:, None] * directions

@@ -1,4 +1,4 @@
-"""Rows held out of a fit, to choose by: a stratified part, or folds."""
+"""Rows held out of a fit for model selection: a stratified part, or folds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-FEW = 1_000  # rows; of fewer, a single part held out is too small to tell models apart
+FEW = 1_000  # rows; of fewer, a single part held out is too small to distinguish models
 _FOLDS, _REPEATS = 5, 3
 
 

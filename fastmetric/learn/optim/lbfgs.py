@@ -1,4 +1,4 @@
-"""L-BFGS: SciPy's, for every objective of the package."""
+"""SciPy's L-BFGS, for every objective of the package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastmetric.learn.optim.outcome import Ending
 
 
 class Maximum(NamedTuple):
-    """Where L-BFGS ended, and why."""
+    """The last iterate of L-BFGS, and why the run ended."""
 
     x: np.ndarray
     value: float
@@ -31,7 +31,7 @@ def lbfgs(
 ) -> Maximum:
     """Maximise a function of flat parameters from `start`.
 
-    `tol` is SciPy's: the run ends when the relative gain or the largest entry of the slope falls
+    `tol` is SciPy's: the run ends when the relative gain or the largest entry of the slope is
     below it. `accepted` is called after every iteration; the latest evaluation is then the one
     that the solver accepted.
     """

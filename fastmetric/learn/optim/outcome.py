@@ -1,8 +1,8 @@
-"""The record of a run: its iterates, its end, and a good state at any time.
+"""The record of a run: its iterates, its end, and a valid state at any time.
 
 Every iterative fit of the package keeps its iterates in a `Recorder` and is run by
-`Recorder.run`, the only place that handles Ctrl-C and a callback that asks to stop. A checkpoint
-or another callback hooks in at `Recorder.keep`, once for all methods.
+`Recorder.run`, the only place that handles Ctrl-C and a callback that ends the run. A checkpoint
+or another callback belongs in `Recorder.keep`, once for all methods.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Ending(Enum):
 
     CONVERGED = "converged"
     NOT_CONVERGED = "not converged"  # out of iterations, or a line search failed
-    STOPPED = "stopped"  # by whoever was told of an iterate
+    STOPPED = "stopped"  # by the callback
     INTERRUPTED = "interrupted"  # by Ctrl-C, after at least one iteration
     COLLAPSED = "collapsed"  # the objective has no maximum
 
 
 class Iterate(NamedTuple, Generic[Model]):
-    """A model that a run came by."""
+    """A model of an iteration, with its figures."""
 
     number: int  # 0: the start
     model: Model
-    figures: dict[str, float]  # "seconds" since the run began among them
+    figures: dict[str, float]  # they include "seconds" since the run began
 
 
 class Outcome(NamedTuple, Generic[Model]):
@@ -47,7 +47,7 @@ class Outcome(NamedTuple, Generic[Model]):
 
     @property
     def converged(self) -> bool:
-        """Return whether the run ended by itself, or was asked to."""
+        """Return whether the run converged, or was ended by the callback."""
         return self.ending in (Ending.CONVERGED, Ending.STOPPED)
 
     @property
@@ -65,12 +65,12 @@ class Outcome(NamedTuple, Generic[Model]):
         return _columns(self.figures)
 
     def delayed(self, seconds: float) -> Outcome[Model]:
-        """Return the outcome of a run that began so many seconds after the clock."""
+        """Return the outcome with `seconds` added to the times of all iterates."""
         figures = [one | {"seconds": one["seconds"] + seconds} for one in self.figures]
         return self._replace(last=self.last._replace(figures=figures[-1]), figures=figures)
 
     def after(self, earlier: Outcome[Model]) -> Outcome[Model]:
-        """Return the outcome of a run that went on from the last model of an earlier one."""
+        """Return the outcome of a run that continued from the last model of an earlier one."""
         last = self.last._replace(number=earlier.last.number + self.last.number)
         return self._replace(last=last, figures=earlier.figures + self.figures[1:])
 
@@ -81,7 +81,7 @@ def _columns(figures: list[dict[str, float]]) -> dict[str, np.ndarray]:
 
 
 class _StopError(Exception):
-    """Whoever was told of an iterate asked to stop there."""
+    """The callback ended the run."""
 
 
 class Recorder(Generic[Model]):
@@ -92,7 +92,7 @@ class Recorder(Generic[Model]):
         on_iterate: Callable[[Iterate[Model]], None] | None = None,
         first: int = 0,
     ) -> None:
-        """Take what is told of every iterate; it ends the run by raising StopIteration.
+        """Call `on_iterate` with every iterate; it ends the run by raising StopIteration.
 
         `first` is the number of the first iterate: 1 where the start has no figures.
         """
@@ -102,7 +102,7 @@ class Recorder(Generic[Model]):
         self._number = first
 
     def keep(self, model: Model, **figures: float) -> None:
-        """Keep a model with its figures, and tell of it."""
+        """Keep a model with its figures, and call `on_iterate`."""
         figures["seconds"] = time.perf_counter() - self.began
         self.last = Iterate(self._number, model, figures)
         self.figures.append(figures)
@@ -120,7 +120,7 @@ class Recorder(Generic[Model]):
     def run(self, iterations: Callable[[], tuple[Ending, str]]) -> Outcome[Model]:
         """Return the outcome of `iterations`, which keep at least one model here.
 
-        Ctrl-C ends them at the last iterate, and goes on if that is the start.
+        Ctrl-C ends them at the last iterate, and is raised again if that is the start.
         """
         try:
             ending, message = iterations()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 NAMES = ("random", "farthest", "projection")
-_LARGEST = 4  # times the size asked for: larger clusters are cut
+_LARGEST = 4  # times the requested size: larger clusters are cut
 
 
 def make_batches(
@@ -17,9 +17,9 @@ def make_batches(
     size: int,
     rng: np.random.RandomState,
 ) -> list[np.ndarray]:
-    """Return batches of about `size` of n rows, by their numbers, in random order.
+    """Return batches of about `size` of n rows, by their indices, in random order.
 
-    Clusters are made of the projected rows (n, d), which are asked for only if they are needed.
+    Clusters are made of the projected rows (n, d), which are computed only if needed.
     """
     if name == "random":
         return random_batches(n, size, rng)
@@ -36,7 +36,7 @@ def random_batches(n: int, size: int, rng: np.random.RandomState) -> list[np.nda
 def _farthest(Z: np.ndarray, size: int, rng: np.random.RandomState) -> list[np.ndarray]:
     """Return clusters around centres, each the farthest point from those before it.
 
-    Unbalanced: a cluster of more than a few times `size` is cut at random.
+    Clusters are unbalanced: one of more than a few times `size` is cut at random.
     """
     nearest, centre = np.full(len(Z), np.inf), rng.randint(len(Z))
     numbers = np.zeros(len(Z), np.intp)
@@ -56,7 +56,7 @@ def _farthest(Z: np.ndarray, size: int, rng: np.random.RandomState) -> list[np.n
 
 
 def _projection(Z: np.ndarray, size: int, rng: np.random.RandomState) -> list[np.ndarray]:
-    """Return clusters by halving along the line through two random points, again and again."""
+    """Return clusters by repeated halving along the line through two random points."""
     clusters, waiting = [], [np.arange(len(Z))]
     while waiting:
         rows = waiting.pop()

@@ -1,4 +1,4 @@
-"""The best positive number: a grid in its logarithm, then a bounded search (Brent's)."""
+"""Maximisation over a positive number: a grid in its logarithm, then Brent's bounded search."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-_FACTOR = 4.0  # between two numbers on the way uphill
-_LEAST_GAIN = 1e-3  # nats, for which the way uphill goes on
-_PRECISION = 0.1  # of the logarithm, and evaluations at most, in the bounded search after it
-_EVALUATIONS = 8
+_FACTOR = 4.0  # between two numbers of the ascent
+_LEAST_GAIN = 1e-3  # nats; a smaller gain ends the ascent
+_PRECISION = 0.1  # of the logarithm, in the bounded search after it
+_EVALUATIONS = 8  # of that search, at most
 
 
 def search_on_grid(
@@ -19,8 +19,8 @@ def search_on_grid(
 ) -> tuple[float, bool]:
     """Return the x in [least, most] of largest value(x), and whether it is the lower end.
 
-    A grid of factors 2 around `start`, longer wherever its end is the best, then a bounded
-    search between the neighbours of the best. -inf is a value like any other.
+    A grid of factors 2 around `start` is extended while its end is the best; a bounded search
+    between the neighbours of the best follows. Values may be -inf.
     """
     low, high = math.log(least), math.log(most)
     seen: dict[float, float] = {}
@@ -58,7 +58,8 @@ def search_uphill(
 ) -> float:
     """Return the x in [least, most] of largest value(x), which should have one maximum in log x.
 
-    Uphill from `start` by factors of 4, then a bounded search between the neighbours of the best.
+    The ascent from `start` is by factors of 4; a bounded search between the neighbours of the best
+    follows.
     """
     seen: dict[float, float] = {}
 

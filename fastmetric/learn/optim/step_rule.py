@@ -24,7 +24,7 @@ _STEADY = 50  # steps on-line; from there on they shorten as 1 / sqrt(their numb
 
 
 class StepRule:
-    """The memory of the step rule: smoothed gradient and sizes."""
+    """The state of the step rule: smoothed gradient and sizes."""
 
     def __init__(self, A: np.ndarray, units: np.ndarray) -> None:
         """Take the map (d, D) to start from, and the units (d, D) of its entries, inverted."""
@@ -36,18 +36,18 @@ class StepRule:
         self.set_units(units)
 
     def state(self) -> dict[str, Any]:
-        """Return the memory as arrays and numbers, for `resumed`."""
+        """Return the state as arrays and numbers, for `resumed`."""
         return dict(vars(self))
 
     @classmethod
     def resumed(cls, state: dict[str, Any]) -> StepRule:
-        """Return a rule that goes on from a `state`."""
+        """Return a rule that continues from a `state`."""
         rule = cls.__new__(cls)
         vars(rule).update(state)
         return rule
 
     def set_units(self, units: np.ndarray) -> None:
-        """Go on with other units; an entry without, of a feature that does not vary, stays."""
+        """Change the units; an entry with unit 0, of a constant feature, is not moved."""
         self.inverse = np.divide(1, units, where=units > 0, out=np.zeros(units.shape)).ravel()
 
     def move(self, theta: np.ndarray, gradient: np.ndarray, scale: float) -> np.ndarray:
@@ -66,5 +66,5 @@ class StepRule:
 
 
 def online_scale(count: int) -> float:
-    """Return the length of a step after `count` of a run without end, over the first one's."""
+    """Return the length of the step after `count` on-line steps, relative to the first."""
     return 1 / (1 + count / _STEADY) ** 0.5

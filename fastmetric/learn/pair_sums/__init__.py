@@ -11,7 +11,7 @@ method to sum is a class with these two passes, `log_sums` and `gradient`:
 * `class_trees`: the sums over one k-d tree per class, with certified errors (`ClassTrees`).
 * `cutoff_grid`: the sums over the pairs within a compact kernel's cutoff (`CutoffGrid`).
 
-The data's way: projected rows, sorted by class, so that a class is a slice and no inner loop
+Data flow: projected rows, sorted by class, so that a class is a slice and no inner loop
 compares labels; a method is chosen; `log_sums`; the objective turns the logs into one weight per
 row; `gradient`; the product with the data is the caller's (`learn.rows`).
 
@@ -29,7 +29,7 @@ takes symmetric blocks at any scale.
 
 **When trees are considered.** From 5,000 rows on, up to 12 dimensions and from 50 rows a class;
 with a batch of m rows four times m counts, as the trees of all points have to be built for them.
-The cell list is considered from 500 rows on. Whether trees are taken is counted, as in
+The cell list is considered from 500 rows on. Whether trees are taken depends on counted work, as in
 `learn.kernel_sums`: on random normal data, n = 5,000 and 20,000, 2 and 5 dimensions, maps of scale
 0.1 to 30 and rtol 0 and 0.01, "auto" took at most 1.2 times the better of the two plus 10 ms in
 all 24 cases.
@@ -37,7 +37,7 @@ all 24 cases.
 **One list of tasks for all classes.** Both passes over trees go over the walks of all classes as
 one list: a class of one block would leave the other threads idle.
 
-**A cell list instead of trees for a compact kernel.** With a compact kernel the pairs that count
-are known from a radius, and nodes say nothing new. Three times the map of a stochastic fit (50,000
+**A cell list instead of trees for a compact kernel.** With a compact kernel the cutoff radius
+determines the pairs, and tree nodes add nothing. Three times the map of a stochastic fit (50,000
 rows, d = 2): 0.06 s instead of 0.19 s by trees.
 """

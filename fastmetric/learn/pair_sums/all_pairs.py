@@ -237,7 +237,7 @@ def cost_table(problem: PairProblem) -> costs.Costs:
 
 
 def mostly_underflowed(problem: PairProblem, n_jobs: int | None = None) -> bool:
-    """Return whether the sums of most points underflow: then symmetric blocks are a detour.
+    """Return whether the sums of most points underflow: then symmetric blocks are wasted work.
 
     A few points are summed over a part of the points first, which gives a lower bound.
     """

@@ -1,9 +1,9 @@
 """Sums over segments and their gradient by k-d trees, one per segment.
 
 Queries of one segment are neighbours in a tree, and are summed in groups over the tree of their
-segment (each point left out of its own sum) and over all the other trees. The sums of a group
-have a bound of their error, which certifies an objective [SUM-5]; those of a compact kernel are
-exact, and all that lies beyond its cutoff is left out.
+segment (each point left out of its own sum) and over all the other trees. The error of a group's
+sums is bounded, which certifies an objective [SUM-5]; sums of a compact kernel are exact, and
+points beyond its cutoff are omitted.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fastmetric.learn.kernel_sums.certified_walks import (
     Probe,
     WalkSums,
     Work,
-    foreseen,
     group_starts,
     in_float32,
+    predicted_work,
     walk_sums,
 )
 from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
@@ -74,10 +74,10 @@ class ClassTrees:
         eps = float(np.finfo(points.dtype).eps)
         self._rule = Rule(code, 1.0, max(problem.rtol, eps / 2) if code == GAUSSIAN else 0.0, 0.0)
         offsets, sizes = problem.segments.offsets, problem.segments.sizes
-        # Without a gradient pairs are cheap, nodes are not.
+        # Without a gradient, a pair is cheap relative to a node.
         leaf_size = SUMS_LEAF_SIZE if problem.per_segment else LEAF_SIZE
         self._trees = build_trees([points[a:b] for a, b in pairwise(offsets)], leaf_size, n_jobs)
-        # Every tree begins with a new panel; what lies between is never read.
+        # Every tree begins with a new panel; the padding between trees is never read.
         bases = np.concatenate([[0], np.cumsum(sizes + -sizes % UNIT)])
         self.roots = np.concatenate([[0], np.cumsum([len(tree.starts) for tree in self._trees])])
         rows = np.zeros((bases[-1] + -bases[-1] % ALIGN, points.shape[1]), points.dtype)
@@ -185,13 +185,13 @@ class ClassTrees:
             for some, walks in asked
             for g in range(len(some.queries.starts))
         ]
-        work = foreseen(groups, self.n_jobs)
+        work = predicted_work(groups, self.n_jobs)
         # A query of a probe was summed in every walk.
         share = problem.m / (work.queries / len(groups[0].walks))
         return share * self._cost_of(work, groups[0].walks[0]) + self._table().point * problem.n
 
     def _table(self) -> costs.Costs:
-        """Return the costs of what is asked for."""
+        """Return the table of costs for the sums requested."""
         return costs.SUMS_BY_SEGMENT if self.problem.per_segment else costs.SUMS_AND_GRADIENT
 
     def _cost_of(self, work: Work, walk: Walk) -> float:
@@ -202,7 +202,7 @@ class ClassTrees:
             each = 1
             if walk.rule.in_float32:
                 pair += costs.SUMS_IN_FLOAT32.leaf_pair - costs.SUMS.leaf_pair
-        at_queries = work.fields * table.expansion + work.underflowed * table.underflowed
+        at_queries = work.expansions * table.expansion + work.underflowed * table.underflowed
         return work.pairs * pair + work.nodes * table.node + at_queries * each
 
     @property
@@ -262,7 +262,7 @@ class ClassTrees:
         # Zeros; fresh memory costs more than clearing.
         spare: list[tuple[np.ndarray, np.ndarray]] = []
 
-        def pull(part: list[_Job]) -> tuple[np.ndarray, np.ndarray]:
+        def add_jobs(part: list[_Job]) -> tuple[np.ndarray, np.ndarray]:
             try:
                 to_points, to_nodes = spare.pop()
             except IndexError:
@@ -273,7 +273,7 @@ class ClassTrees:
                 replay_gradient(queries, *ways, sources, here, lists)
             return to_points, to_nodes
 
-        for gradient_rows in engine.run(pull, parts, n_jobs=self.n_jobs, label=label):
+        for gradient_rows in engine.run(add_jobs, parts, n_jobs=self.n_jobs, label=label):
             for whole, one in zip((at_points, adjoints), gradient_rows, strict=True):
                 whole += one
                 one.fill(0)
@@ -298,7 +298,7 @@ class _Job(NamedTuple):
 
     interactions: Interactions
     sources: Sources
-    mine: np.ndarray  # (m, d): what comes back to the queries
+    mine: np.ndarray  # (m, d): the gradient at the queries
     rows: np.ndarray  # (m,): the queries, among all
 
 

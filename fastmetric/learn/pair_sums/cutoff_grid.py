@@ -35,7 +35,7 @@ from fastmetric.learn.pair_sums.problem import (
     RowWeights,
 )
 
-_PROBED = 8  # of so many groups one is looked at to foresee the work
+_PROBED = 8  # one group of so many is counted to predict the work
 _TASK = 1e8, (96, 3072)  # pairs in a task at most, and its rows at least and at most
 
 
