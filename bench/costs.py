@@ -1,8 +1,8 @@
 """`python -m bench.costs`: the costs of `fastmetric.learn.costs`, measured again on this machine.
 
 For every problem and every way that serves it, the table shows what `cost()` predicts and the CPU
-time that the way takes on one thread. Only ratios of costs decide, so the predicted times are scaled
-by the machine's speed, the median of measured over predicted.
+time that the way takes on one thread. Only ratios of costs decide, so the predicted times are
+scaled by the machine's speed, the median of measured over predicted.
 
 A cost is linear in the entries of its row. The counts that multiply them are found by asking
 `cost()` with a row that has one entry 1 and all others 0; the entries that fit the measured times

@@ -8,9 +8,9 @@
 
 Data flow: `bandwidths.metric_of` maps rows so that the kernel is isotropic; `KernelSums` builds
 the tree of the points; at a call it builds the tree of the queries, tests a few groups
-(`predicted_work`), and `learn.chooser.choose` takes trees or all pairs; `certified_walks.walk_sums` runs
-the walks of `core.walk`, and computes groups that underflowed query by query, relative to their
-largest term.
+(`predicted_work`), and `learn.chooser.choose` takes trees or all pairs;
+`certified_walks.walk_sums` runs the walks of `core.walk`, and computes groups that underflowed
+query by query, relative to their largest term.
 
 Decisions
 ---------

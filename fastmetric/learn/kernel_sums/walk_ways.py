@@ -61,7 +61,7 @@ class TreeWalk:
         groups = [Probe(queries, g, (self.walk,)) for g in range(len(queries.starts))]
         work = predicted_work(groups, self.n_jobs)
         pair = table.leaf_pair + table.per_dimension * queries.rows.shape[1]
-        counted = work.pairs * pair + work.fields * table.expansion + work.nodes * table.node
+        counted = work.pairs * pair + work.expansions * table.expansion + work.nodes * table.node
         return counted * len(queries.rows) / work.queries
 
 
