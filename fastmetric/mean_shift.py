@@ -21,7 +21,7 @@ from fastmetric.learn.modes.mode_search import Modes, SearchSettings, bins, find
 class MeanShift(ClusterMixin, BaseEstimator):
     """Clusters as the hills of a Gaussian kernel density; the parameters of scikit-learn's.
 
-    Every row climbs to a mode of the density, and rows that reach the same mode are a cluster.
+    Every row moves to a mode of the density, and rows that reach the same mode are a cluster.
     The metric is that of the bandwidth: a covariance that was learnt, for example by
     LocalComponentAnalysis, is given as a matrix.
 
@@ -32,9 +32,9 @@ class MeanShift(ClusterMixin, BaseEstimator):
         n_features): its covariance. None: by the normal reference rule for the gradient of a
         density, one number per feature, see Notes.
     seeds : array-like of shape (n_seeds, n_features), default=None
-        Where to climb from. None: from every row, or see `bin_seeding`.
+        The starts. None: every row, or see `bin_seeding`.
     bin_seeding : bool, default=False
-        Climb from the middles of cells, one bandwidth wide, that hold rows. Ignored if seeds are
+        Start from the middles of cells, one bandwidth wide, that hold rows. Ignored if seeds are
         given.
     min_bin_freq : int, default=1
         The least number of rows in such a cell.
@@ -55,7 +55,7 @@ class MeanShift(ClusterMixin, BaseEstimator):
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        The modes, by falling density.
+        The modes, by decreasing density.
     labels_ : ndarray of shape (n_samples,)
         The cluster of each row.
     n_iter_ : int
@@ -85,7 +85,7 @@ class MeanShift(ClusterMixin, BaseEstimator):
     in one cell; in `predict`, too, where the rows of one call meet each other only.
 
     With `seeds` or `bin_seeding` the other rows, and those of `predict`, go to the nearest centre;
-    without, to the centre nearest to where they climb.
+    without, to the centre nearest to their mode.
 
     The default bandwidth is the deviation of each feature times (4 / (d + 4))^(1 / (d + 6))
     n^(-1 / (d + 6)), best for the gradient if the data were normal; 1 for constant features.
@@ -214,7 +214,7 @@ class MeanShift(ClusterMixin, BaseEstimator):
         return metric, KernelSums(points, bandwidth=metric.h, n_jobs=self.n_jobs)
 
     def _starts(self, metric: Metric, sums: KernelSums) -> np.ndarray | None:
-        """Return where to climb from (m, d), in the metric; None: from the rows."""
+        """Return the starts (m, d), in the metric; None: the rows."""
         if self.seeds is not None:
             seeds = _validate.in_precision_of(
                 _validate.float_array(self.seeds, "seeds"), self._X, "seeds"
@@ -231,7 +231,7 @@ class MeanShift(ClusterMixin, BaseEstimator):
         return starts
 
     def _how(self) -> SearchSettings:
-        """Return the parameters of a climb."""
+        """Return the settings of the search."""
         label = "mean shift" if self.verbose else None
         return SearchSettings(float(self.rtol), float(self.tol), int(self.max_iter), label)
 

@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Rows to learn from, X (n, D) and y (n,), and rows to judge by."""
+    """Rows to learn from, X (n, D) and y (n,), and test rows."""
 
     X: np.ndarray
     y: np.ndarray

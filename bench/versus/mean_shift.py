@@ -23,9 +23,9 @@ _FEW = 2_000  # rows that suffice to have all code compiled
 class Plan(NamedTuple):
     """How large, and how often."""
 
-    all_rows: tuple[int, ...]  # climb, in both libraries
-    seeded: tuple[int, ...]  # rows where scikit-learn climbs from cells
-    alone: tuple[int, ...]  # rows where only ours climb, all of them
+    all_rows: tuple[int, ...]  # of which every one is moved, in both libraries
+    seeded: tuple[int, ...]  # rows where scikit-learn starts from cells
+    alone: tuple[int, ...]  # rows that only ours moves, all of them
     repeats: int
 
 
@@ -43,19 +43,19 @@ def hills(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def every_row(plan: Plan) -> Iterator[Row]:
-    """All rows climb, in both."""
+    """All rows are moved to their modes, in both."""
     for n in plan.all_rows:
         yield _row("every row", n, plan, bin_seeding=False)
 
 
 def seeded(plan: Plan) -> Iterator[Row]:
-    """Both climb from cells that hold rows."""
+    """Both start from cells that hold rows."""
     for n in plan.seeded:
         yield _row("seeded", n, plan, bin_seeding=True)
 
 
 def growth(plan: Plan) -> Iterator[Row]:
-    """Ours alone, every row climbs; the power of n from size to size."""
+    """Ours alone, every row moved to its mode; the power of n from size to size."""
     before: tuple[int, float] | None = None
     for n in plan.alone:
         X, y = hills(n)

@@ -1,15 +1,15 @@
 """
-Rows that climb
-===============
+Mean shift clustering
+=====================
 
-Mean shift on 20,000 rows: the landscape, its summits, and the ways up.
+Mean shift on 20,000 rows: the density, its modes, and the trajectories to them.
 
-Every row goes uphill on a kernel density estimate, and those that reach the same summit are a
-cluster. Nobody said how many there are.
+Every row ascends a kernel density estimate, and the rows that reach the same mode are a cluster.
+The number of clusters is not given.
 """  # noqa: D205, D400
 
 # %%
-# Five heaps of rows
+# Five groups of rows
 # ------------------
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,9 +27,9 @@ print(len(clusters.cluster_centers_), "clusters after", clusters.n_iter_, "steps
 
 
 # %%
-# The landscape
-# -------------
-# Contours of the density, the rows in the colour of their summit, and how a few of them go up. The
+# Density and trajectories
+# ------------------------
+# Contours of the density, the rows in the colour of their mode, and a few trajectories. The
 # lines are plain steps of mean shift, from row to row's weighted mean.
 def ways_up(starts: np.ndarray, steps: int = 60) -> np.ndarray:
     """Return the trajectories (steps, m, 2) of plain mean shift."""
@@ -57,5 +57,5 @@ for way in ways_up(X[::170]).transpose(1, 0, 2):
 axis.scatter(*clusters.cluster_centers_[:5].T, s=160, marker="*", color="w", edgecolors="k")
 axis.set_aspect("equal")
 axis.set_axis_off()
-axis.set_title("20,000 rows on their way to five summits")
+axis.set_title("20,000 rows and their five modes")
 plt.show()

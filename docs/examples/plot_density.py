@@ -2,7 +2,7 @@
 How wide should a kernel be?
 ============================
 
-One data set, three bandwidths, and rows that were held out to judge them.
+One data set, three bandwidths, and held-out rows to compare them.
 
 A kernel density estimate puts a small hill on every row and adds them up. Hills that are too
 wide blur the shape of the data; hills that are too narrow show the rows instead of the density

@@ -5,14 +5,14 @@ A density along a spiral
 Round kernels against kernels that lie along the data, on rows near a curve.
 
 Kernel density estimation puts the same round hill on every row. Manifold Parzen Windows give each
-row a pancake: long where its neighbours are, thin across.
+row a flat Gaussian: long where its neighbours are, thin across.
 """  # noqa: D205, D400
 
 # %%
 # Rows near a curve
 # -----------------
 # 300 rows to learn from. Of both estimates the widths are chosen by 300 other rows; one fit has
-# all thicknesses of a pancake.
+# all thicknesses of a flat Gaussian.
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Ellipse
@@ -37,7 +37,7 @@ manifold = model.set_params(noise_variance=widths[scores.argmax()] ** 2).fit(tra
 # The densities
 # -------------
 # The brighter, the denser, in logs. Round kernels fall apart into beads where rows are few. The
-# pancakes close the gaps, at the price of faint spikes where neighbours lie around a bend.
+# flat Gaussians close the gaps, at the price of weak spikes where neighbours lie around a bend.
 side = np.linspace(-0.68, 0.68, 300)
 plane = np.column_stack([part.ravel() for part in np.meshgrid(side, side)])
 figure, axes = plt.subplots(1, 2, figsize=(11, 5.9), layout="constrained", facecolor="#0b0f1a")
@@ -55,7 +55,7 @@ for axis, (name, density) in zip(axes, estimates.items(), strict=True):
 plt.show()
 
 # %%
-# The pancakes
+# The flat Gaussians
 # ------------
 # Every eighth kernel along the spiral, as the ellipse of two standard deviations.
 chosen = np.argsort(t[:300])[::8]

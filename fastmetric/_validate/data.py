@@ -92,7 +92,7 @@ def in_precision_of(query: np.ndarray, X: np.ndarray, name: str = "query") -> np
 
 def squarable(X: np.ndarray, name: str, terms: int = 1) -> np.ndarray:
     """Return X (n, d), of whose squared distances so many can be added up without overflow."""
-    # Differences are then at most sqrt(max / (d terms)), but for rounding.
+    # Differences are then at most sqrt(max / (d terms)), up to rounding.
     most = 0.49 * np.sqrt(np.finfo(X.dtype).max / X.shape[1] / terms)
     largest = max(-float(X.min()), float(X.max()))
     if largest > most:

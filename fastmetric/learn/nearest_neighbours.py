@@ -109,7 +109,7 @@ class _ByProducts:
         order = np.lexsort((found, sq_dist))[:, : self._k]
         farthest = np.take_along_axis(sq_dist, order[:, -1:], axis=1)[:, 0]
         found = np.take_along_axis(found, order, axis=1)
-        # What is not a candidate is at least as far as the worst of them, but for rounding: twice
+        # What is not a candidate is at least as far as the worst of them, up to rounding: twice
         # the bound of a product of D terms, of the norms and of their difference.
         n, n_features = self._X.shape
         eps, norms = np.finfo(self._X.dtype).eps, self._norms[rows].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Mean shift: what it climbs is the density, and where it ends are its modes."""
+"""Mean shift: it ascends the density, and ends at its modes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_steps_over_trees_are_those_over_all_pairs(d, dtype):
         np.testing.assert_allclose(steps, truth.astype(float), rtol=0, atol=tolerance)
 
 
-# The climb
+# The ascent
 
 
 @settings(max_examples=40)
@@ -127,7 +127,7 @@ def test_density_never_decreases_along_a_trajectory(cloud):
 
 
 def test_density_check_can_fail():
-    # Of the test above: a climb that goes to the side does fall.
+    # Of the test above: a step to the side decreases the density.
     X = overlapping(50)
     before = naive.log_density(X, X)
     after = naive.log_density(X, X - 2 * naive.mean_shift_step(X, X))

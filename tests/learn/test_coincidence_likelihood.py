@@ -164,13 +164,15 @@ def test_an_em_step_is_the_twins(case):
 def test_likelihood_never_decreases(case, solver):
     recorder = Recorder()
     solve = solvers.SOLVERS[solver]
-    climb = solve(case.problem(), case.W, case.noise, max_iter=25, tol=0.0, recorder=recorder)
+    outcome = solve(case.problem(), case.W, case.noise, max_iter=25, tol=0.0, recorder=recorder)
     values = recorder.history()["log_likelihood"]
     # Near-certain pairs are rounded relative to one, not to their logs.
-    rounding = 1e-10 * np.abs(values).max() + 1e-12 * len(case.coincide) / min(climb.model.noise, 1)
+    rounding = 1e-10 * np.abs(values).max() + 1e-12 * len(case.coincide) / min(
+        outcome.model.noise, 1
+    )
     assert np.all(np.diff(values) >= -rounding)
-    assert climb.model.log_likelihood == pytest.approx(values[-1], rel=1e-12, abs=1e-300)
-    assert climb.model.noise > 0
+    assert outcome.model.log_likelihood == pytest.approx(values[-1], rel=1e-12, abs=1e-300)
+    assert outcome.model.noise > 0
 
 
 def test_likelihood_can_decrease_with_the_papers_noise_update():

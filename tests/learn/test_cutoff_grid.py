@@ -54,11 +54,11 @@ def _assert_equal_the_twin(points, y, weights, chosen=None):
     own, other = rng.standard_normal((2, len(rows)))
     w = naive.kernel_fall("biweight", s).astype(float) * weights
     rough = (2 * (s < 1 + 8 * eps) * weights) * 16 * eps + 600 * eps * w
-    pull = np.where(same, own[:, None], other[:, None])
+    by_row = np.where(same, own[:, None], other[:, None])
     expected, error = np.zeros((2, n, points.shape[1]))
     for to, weight, sizes in (
-        (expected, pull * w, gaps),
-        (error, np.abs(pull) * rough, np.abs(gaps)),
+        (expected, by_row * w, gaps),
+        (error, np.abs(by_row) * rough, np.abs(gaps)),
     ):
         terms = np.where(np.isfinite(s), weight, 0)[:, :, None] * sizes
         np.add.at(to, rows, terms.sum(axis=1))

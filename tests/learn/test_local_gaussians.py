@@ -69,7 +69,7 @@ def test_screening_omits_kernels_below_its_margin(share, monkeypatch):
 @settings(max_examples=40)
 @given(problem=problems(max_features=9), part=st.sampled_from([8, 4, 2, 1]))
 def test_marginal_bounds_the_gaussian_from_above(problem, part):
-    """But for rounding in float32."""
+    """Up to rounding in float32."""
     X, query, q, k, noise = problem
     model = ManifoldParzen(q, n_neighbors=k, noise_variance=noise).fit(X)
     found = LocalGaussians(X, model._center, model.directions_, model.variances_, model._offsets)
@@ -132,7 +132,7 @@ def spiral(n, n_features, noise, seed):
 
 
 def assert_certified(ours, expected, model, query, rtol, eps=EPS):
-    """Assert that log densities are too low by what rtol allows at most, but for rounding.
+    """Assert that log densities are too low by what rtol allows at most, up to rounding.
 
     A length across is off by eps of the whole difference, and is sqrt(quadratic) deviations.
     """

@@ -79,8 +79,8 @@ def test_gradient_is_the_sum_of_weighted_differences(way, kernel, kind):
     found = summed.log_sums()
     weights = _weights(problem.m, np.logaddexp(found.own, found.other))
     gradient = summed.gradient(weights)
-    pulls = np.where(same, weights.own[:, None], weights.other[:, None])
-    fall = naive.kernel_fall(kernel, s) * counted * problem.weights * pulls
+    by_row = np.where(same, weights.own[:, None], weights.other[:, None])
+    fall = naive.kernel_fall(kernel, s) * counted * problem.weights * by_row
     fall = fall / np.exp(weights.log_totals)[:, None]
     asked = problem.asked()
     terms = fall[:, :, None] * (asked.rows[:, None] - problem.points)

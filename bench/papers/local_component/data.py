@@ -26,7 +26,7 @@ class Clusters(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Rows to learn from, to choose by, and to judge by."""
+    """Rows to learn from, for validation and for test."""
 
     train: np.ndarray
     validation: np.ndarray

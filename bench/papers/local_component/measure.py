@@ -82,12 +82,12 @@ def spectral(Z: np.ndarray, y: np.ndarray, problem: Clusters) -> float:
 
 
 def whitened(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Judged:
-    """Judge the rows as they are."""
+    """Score the rows as they are."""
     return Judged(spectral(X, y, problem))
 
 
 def fast_ica(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Judged:
-    """Judge the first two independent components, by the best contrast."""
+    """Score the first two independent components, by the best contrast."""
     best = 0.0
     for contrast in _CONTRASTS:
         ica = FastICA(algorithm="deflation", fun=contrast, random_state=0)
@@ -237,7 +237,7 @@ def losses(parts: Parts, nu: float, setting: Setting | None, seed: int) -> tuple
 
 
 def nu_of(parts: Parts) -> float:
-    """Return the nu of a full kernel that foretells validation rows best: one for all settings."""
+    """Return the nu of a full kernel with the highest validation likelihood, for all settings."""
 
     def value(nu: float) -> float:
         return quietly(lambda: local(nu=nu, **_SEARCH).fit(parts.train)).score(parts.validation)

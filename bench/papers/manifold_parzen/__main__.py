@@ -115,7 +115,7 @@ _PARZEN_WIDTHS = (0.15, 0.16, 0.17, 0.18, 0.19, 0.2, 0.21, 0.22)
 
 
 def digit(plan: Plan, out: Path) -> Iterator[Row]:
-    """MNIST's digit 2, 5400 rows to learn from, 558 to choose by, 1032 to judge by."""
+    """MNIST's digit 2, 5400 rows to learn from, 558 for validation, 1032 for test."""
     data = _digit_two()
     table = "2: MNIST 2, ANLL"
     train = data.train
@@ -202,7 +202,7 @@ class _Choice(NamedTuple):
 
 
 def usps(plan: Plan, out: Path) -> Iterator[Row]:
-    """USPS by Bayes' rule: 6291 rows to learn from, 1000 to choose by, 2007 to judge by."""
+    """USPS by Bayes' rule: 6291 rows to learn from, 1000 for validation, 2007 for test."""
     split = customary_split("usps")
     X = split.X.astype(np.float64)
     test = split.X_test.astype(np.float64)

@@ -13,7 +13,7 @@ _WIDTHS = np.geomspace(1e-5, 0.05, 75)  # of the noise: factors of 1.12
 
 
 class Spiral(NamedTuple):
-    """Rows to learn from, to choose by and to judge by."""
+    """Rows to learn from, for validation and for test."""
 
     train: np.ndarray
     valid: np.ndarray

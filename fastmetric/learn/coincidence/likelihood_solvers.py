@@ -10,7 +10,7 @@ from fastmetric.learn.coincidence.likelihood import Coincidence, Evaluation, Sca
 from fastmetric.learn.optim.lbfgs import lbfgs
 from fastmetric.learn.optim.outcome import Ending, Recorder
 
-# sigma^2 stays within these factors of kappa^2: pairs of one kind drive it to 0 or beyond all.
+# sigma^2 stays within these factors of kappa^2: pairs of one kind drive it to 0 or infinity.
 LEAST_NOISE, MOST_NOISE = 1e-12, 1e12
 # How far L-BFGS moves the map in its first step, as a share of it.
 _FIRST_MOVE = 0.05

@@ -18,7 +18,7 @@ class Trial(NamedTuple):
     """A part of the rows to learn from, and the errors of a map on the others."""
 
     rounds: ImpostorRounds
-    judge: Callable[[np.ndarray], np.ndarray]  # which of them are wrong, (m,) bool
+    errors: Callable[[np.ndarray], np.ndarray]  # which of them are wrong, (m,) bool
     held_out: np.ndarray  # their row numbers (m,)
 
 
@@ -31,7 +31,7 @@ def best_start(trials: Sequence[Trial], starts: Sequence[Start]) -> Start:
     best, *others = starts
     for other in others:
         wrong = (
-            [trial.judge(start(trial.rounds.X, trial.rounds.y)) for trial in trials]
+            [trial.errors(start(trial.rounds.X, trial.rounds.y)) for trial in trials]
             for start in (best, other)
         )
         if _clearly_fewer(trials, *wrong):
@@ -72,7 +72,7 @@ def errors_by_round(
             break
         # A trial that has ended keeps its last errors.
         wrong = [
-            trial.judge(state.model.W) if state else last
+            trial.errors(state.model.W) if state else last
             for trial, state, last in zip(trials, states, wrong, strict=True)
         ]
         errors.append(sum(int(part.sum()) for part in wrong) / n_kept)

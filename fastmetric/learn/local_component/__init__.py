@@ -24,11 +24,12 @@ products become responsibilities in place, relative to each row's nearest neighb
 underflows. Most responsibilities lie below the rounding of their row's sum; they become zero, and
 the second product skips them.
 
-**A neighbour list where few pairs count.** If less than a quarter of the pairs count, judged from
-a few rows, and they are few enough to be listed, every product is computed once for both rows. A
-pair is listed if it is within reach of the nearest neighbour known so far of either row; blocks
-come in waves, each of which knows the results of those before. The second moment needs lambda_ij +
-lambda_ji only, so that each pair is multiplied with one row.
+**A neighbour list where few pairs count.** If few pairs count, by an estimate from a few rows
+(below a share of 0.05 in 16 dimensions, of 0.24 in 64; `costs.E_STEP`), and they are few enough to
+be listed, every product is computed once for both rows. A pair is listed if it is within reach of
+the nearest neighbour known so far of either row; blocks come in waves, each of which knows the
+results of those before. The second moment needs lambda_ij + lambda_ji only, so that each pair is
+multiplied with one row.
 
 **Products where they lose nothing.** Distances out of products lose eps |w|^2 in units of the
 kernel. Where the mean of that exceeds 1e-12 (5e-4 in float32), as for clusters far apart, pairs

@@ -118,6 +118,6 @@ def of_rows(
 
 
 def _scatter(sides: list[tuple[np.ndarray, np.ndarray]], n_jobs: int | None) -> np.ndarray:
-    """Return the scatter (D, D) from the pulls u and the scaled rows of both sides of the pairs."""
+    """Return the scatter (D, D) from u and the scaled rows of both sides of the pairs."""
     total = sum(cross_product(U, rows, np.zeros(rows.shape[1]), n_jobs) for U, rows in sides)
     return (total + np.transpose(total)) / (2 * EXP_BANDWIDTH**2)

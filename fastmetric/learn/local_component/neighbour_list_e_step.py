@@ -5,7 +5,8 @@ goes by the lists. A pair that is farther than the nearest neighbours of both ro
 below the rounding of either sum. The nearest so far will do, so blocks come in waves, each of
 which knows what those before it found.
 
-The scatter is that of `stripes`, with weights lambda_ij + lambda_ji for i < j and none for j < i.
+The scatter is that of `product_e_step`, with weights lambda_ij + lambda_ji for i < j and none for
+j < i.
 """
 
 from __future__ import annotations
@@ -100,12 +101,12 @@ class NeighbourList:
             sums[one.j] += of_j
         share = (1 / sums).astype(dtype)
 
-        def pull(one: _Pairs) -> tuple:
+        def gradient(one: _Pairs) -> tuple:
             sides = ((least[part], share[part]) for part in one[:2])
             return neighbour_list.gradient_listed(*one[2:], *sides, self.W[one.j], self._negligible)
 
         gradient_rows, rho, r = np.zeros((n, D)), np.zeros(n), np.zeros(n)
-        for one, (part, sums_i, sums_j) in self._run(pull, pairs, label):
+        for one, (part, sums_i, sums_j) in self._run(gradient, pairs, label):
             gradient_rows[one.i] += part
             rho[one.i] += sums_i
             r[one.j] += sums_j

@@ -1,12 +1,12 @@
-"""Responsibilities by matrix products, stripe by stripe of the rows: for many dimensions.
+"""Responsibilities by matrix products, by blocks of rows: for many dimensions.
 
-With responsibilities lambda_ij, row sums rho_i (1 but for rounding), column sums r_j and
+With responsibilities lambda_ij, row sums rho_i (1 up to rounding), column sums r_j and
 u_i = rho_i w_i - sum_j lambda_ij w_j [LOC-3],
 
     sum_ij lambda_ij (w_i - w_j)(w_i - w_j)ᵀ
         = sum_j r_j w_j w_jᵀ - sum_i rho_i w_i w_iᵀ + sum_i (u_i w_iᵀ + w_i u_iᵀ),
 
-so that a stripe needs nothing but its own rows and one number for every other row. Distances and
+so that a block needs nothing but its own rows and one number for every other row. Distances and
 scatter lose eps |w|² to cancellation; where that would show, pairs are taken by differences.
 """
 
@@ -22,7 +22,7 @@ from fastmetric.learn import costs
 from fastmetric.learn.rows import cross_product
 
 _LOSS = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 5e-4}  # eps |w|², in the mean
-_PAIRS, _ROWS = 2**20, (32, 256)  # pairs in a stripe, and its rows at least and at most
+_PAIRS, _ROWS = 2**20, (32, 256)  # pairs in a block, and its rows at least and at most
 
 
 class Batch(NamedTuple):
