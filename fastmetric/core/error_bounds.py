@@ -1,4 +1,4 @@
-"""Every term of a certified error, each with its derivation.
+"""Every term of a certified error, each with its derivation, or said to be an allowance.
 
 The error of a sum over a tree is at most the sum of: a constant or centroid in place of a node
 [SUM-1], [SUM-2], the truncation of an expansion [SUM-6], [SUM-7] and the rounding of its terms,
@@ -7,6 +7,11 @@ node is accepted at its error is decided in `core.walk.error_budget`.
 
 u is the unit roundoff of float64, 2^-53, and W the weight of a node. Functions that are compiled
 keep the order of their operations: reassociation would void a bound.
+
+Truncations are bounds. Roundings are counted to first order where the count does not depend on the
+number of terms. Where it does (sums over points, passes through the levels of a tree), the worst
+case grows with the number of additions and is never met, since roundings differ in sign; these
+constants are allowances, and are marked as such.
 """
 
 from __future__ import annotations
@@ -21,18 +26,24 @@ from fastmetric.core.far_field.expansions import LOG_FACTORIALS, log_remainder
 from fastmetric.core.kernels import curvature_bound, slope_bound
 from fastmetric.core.vector.exp import LOWEST, LOWEST_32, exp64
 
-# Rounding of decisions. A quantity that decides (the distance of boxes, a bound of a kernel, a
-# radius) is the result of at most about d + 20 operations on positive numbers, so it is within
-# (d + 20) u: 1e-12 covers 9,000 operations. A larger slack would open more nodes; this one is
-# negligible against any tolerance above 1e-11.
+# Rounding of decisions. A squared distance of boxes is a sum of d squares of differences of given
+# numbers, each difference within u: (d + 2) u relative; scaling, roots and radii add a few u. 1e-12
+# is 9,000 u. A kernel's value has s times the relative error of its exponent s: `log_rounding`
+# covers that. A larger slack would open more nodes; this one is negligible against any tolerance
+# above 1e-11.
 SLACK = 1e-12
 
-# Rounding of a centroid: a weighted mean of coordinates of at most `largest` in absolute value is
-# off by at most four roundings, 4.5e-16, times two for the rounding of the sums it is made of.
+# Rounding of a centroid, relative to the largest coordinate: an allowance of 9 u. One u is the last
+# operation's, lower + mean or a + (b - a) w. The sum over the m points of a leaf may lose another
+# m u of the leaf's width, and every level of the tree adds one u to the mean of its children's
+# errors: in the worst case that is more, in which the errors of all points agree in sign.
 _CENTER_ROUNDING = 1e-15
 
-# Rounding of an expansion: a few hundred terms, each a product of at most 30 factors and therefore
-# within 30 u, added recursively: below 1e-13 times the sum of their absolute values.
+# Rounding of an expansion, relative to the sum of the absolute values of its terms, of which there
+# are at most 120 (d = 3): an allowance of 900 u. In the worst case a leaf's coefficients are within
+# about 210 u (160 points, powers of degree 7 at 7 u a degree), every level of nodes or cells that
+# they are moved through adds about 30 u (d = 3, degree 7: a sum along each index), and the
+# evaluation about 50 u: 900 u are reached after some twenty levels.
 _TERM_ROUNDING = 1e-13
 _LARGEST_LOG = 300.0  # of the terms of an expansion; products of two such numbers do not overflow
 
@@ -47,9 +58,11 @@ UNDERFLOWED_PAIRS = {np.dtype(np.float64): 1e-280, np.dtype(np.float32): 1e-28}
 # float32 leaves [SUM-8]. Points and queries are taken around the centre of the leaf, in units of h,
 # so that their rounding is relative to distances of a few h, wherever the data lie. With
 # g = (q - x)/h and a = (x - c)/h, an exponent s = |g|^2 / 2 is off by at most
-#     FLOAT32_UNIT ((d + 5.2) s + 2.1 |a| sqrt(2 s)),
-# the first term from subtracting, squaring and adding, the second from rounding both sides. Terms
-# with s up to FLOAT32_REACH are within this; those beyond are computed as some number from 0 to
+#     FLOAT32_UNIT ((d + 5.2) s + 2.1 |a| sqrt(2 s)).
+# Rounding both sides moves g by at most FLOAT32_UNIT (|a| + |a + g|) and s by |g| times that:
+# 2 |a| sqrt(2 s) + 2 s. The subtraction, squared, adds 2 s, the d squares and their sum d s, the
+# factor 1/2 nothing. The rest, 1.2 s and 0.1 |a| sqrt(2 s), is to spare. Terms with s up to
+# FLOAT32_REACH are within this; those beyond are computed as some number from 0 to
 # exp(-FLOAT32_REACH), which is charged as an error of the node.
 FLOAT32_UNIT = 2.0**-24
 FLOAT32_REACH = 20.0
@@ -133,7 +146,8 @@ def log_truncation(series, degree, log_spread, log_radius, distance):
 def float32_error(d: int, longest: int) -> float:
     """Return the relative error of a sum over a leaf of at most `longest` points, tails aside.
 
-    That of its exponents, of exp (8 units), and of the weights and their sum, one unit a point.
+    That of its exponents, of exp (8 units; measured: below 3), and of the weights, the products and
+    their sum, one unit a point and one more: 9 units and one a point, of 12 and one a point.
     """
     exponents = (d + 5.2) * FLOAT32_REACH + 2.1 * FLOAT32_RADIUS * math.sqrt(2 * FLOAT32_REACH)
     return (exponents + 12 + longest) * FLOAT32_UNIT
@@ -148,8 +162,8 @@ def float32_tail_error(weight, s_hi):
 def distance_slack(d: int, eps: float) -> float:
     """Return the relative error of a computed squared distance.
 
-    Two roundings of a difference that is squared, one of the square, d of the sum, one of the
-    scale: (d + 4) eps / 2, doubled.
+    In units of eps / 2: two of a difference that is squared, one of the square, d - 1 of the sum,
+    two of the scale and one of the product with it, d + 5 in all. 2 (d + 4) are charged.
     """
     return (d + 4) * eps
 
@@ -157,7 +171,9 @@ def distance_slack(d: int, eps: float) -> float:
 def log_rounding(size: np.ndarray, squares: int, eps: float) -> np.ndarray:
     """Return the rounding of logs of sums whose largest exponents are `size`.
 
-    An exponent is the sum of squares, relative to the largest weight: half an eps for each of
-    `squares`, and 8 eps for scaling, shifting, exp, the sums of tiles and the logarithm.
+    An exponent is a sum of squares, relative to the largest weight: half an eps for each of
+    `squares`, and 3 eps for the differences and the scale, as in `distance_slack`. The other 5 eps
+    are an allowance for the shift, exp, the additions of terms and nodes, and the logarithm. With
+    `squares` = 0 the squares, too, are left to the 8 eps.
     """
     return (8 + squares / 2) * eps * size

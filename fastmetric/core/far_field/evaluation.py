@@ -1,7 +1,7 @@
 """Polynomials of a series or of a local expansion, at many points at once, and their transposes.
 
 Two bases over multi-indices a, each a product over the coordinates: the Hermite polynomials
-He_a(v) around a node of points [SUM-6], and v^a / a! around the middle of a crowd of queries
+He_a(v) around a node of points [SUM-6], and v^a / a! around the middle of a query cell
 [SUM-7].
 """
 

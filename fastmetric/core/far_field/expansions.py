@@ -16,7 +16,7 @@ The coefficients of a node, sum_j w_j u_j^a / a!, stand in lexicographic order o
 differ in the last index are neighbours, so that the sum over a is taken index by index, the
 last one first.
 
-A crowd of queries takes in a node as a polynomial in t = (q - c')/h around its own middle c'
+A query cell accepts a node as a polynomial in t = (q - c')/h around its own middle c'
 [SUM-7]: the Taylor polynomial of the kernel in t - u, of total degree p,
 
     sum_j w_j exp(-|v0 + t - u_j|^2 / 2) ~ sum_b (t^b / b!) L_b,

@@ -126,7 +126,7 @@ def _scratch(tree, leaves):
 def _add_leaf(leaves, x, start, stop, top, total, rest, p, terms):
     """Add the Gaussians start:stop at x (D,) to total * exp(top); return both.
 
-    By differences [MAN-3], as in `core.gaussians`.
+    By differences [MAN-3], as in `core.gaussians.local_gaussians`.
     """
     t, n_features = stop - start, x.size
     for k in range(n_features):

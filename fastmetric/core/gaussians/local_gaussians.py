@@ -1,4 +1,4 @@
-"""Sums of Gaussians, each of a shape of its own: flat but for a few directions [MAN-1] to [MAN-3].
+"""Sums of Gaussians, each of its own shape: flat except in a few directions [MAN-1] to [MAN-3].
 
 The queries are the last axis of every array, so that all loops run along them. A grid of shapes is
 summed at once: `counts` (Q,), how many directions count, increasing, by S noise variances.

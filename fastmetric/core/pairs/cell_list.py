@@ -1,4 +1,4 @@
-"""Class sums and pulls of the biweight kernel, over the pairs within its reach alone.
+"""Class sums and gradients of the biweight kernel, over the pairs within its reach alone.
 
 Points of one to three dimensions lie in lanes: rods with a square cross-section of CELL, in which
 they are sorted along x (in the plane strips; on the line there is one). A few neighbours in a
@@ -23,8 +23,8 @@ _MOST = int(2 / CELL + 3) ** 2
 GROUP = 24  # rows that look together, at most
 _NEAR = 576  # points that they look at together, summed in the precision of the points
 
-# The rows of a table: coordinates, what the kernel counts for, the class; what a point pulls with,
-# within its class and outside; and the third coordinate.
+# The rows of a table: coordinates, the weight in a sum, the class; the weight in the gradient of
+# pairs within its class and of others; and the third coordinate.
 ROWS = X, Y, WEIGHT, LABEL, OWN, OTHER, Z = range(7)
 COORDINATES = X, Y, Z
 
@@ -160,7 +160,7 @@ def _heights(solid, table):
 def cell_list_sums(query, ref, self_index, first, last, out):
     """Sum the kernels of the rows of the groups first:last, over their class and over the others.
 
-    Row i is itself the point selves[i], left out (-1: none). Added to `out` (2, n). Returns how
+    Row i is the point self_index[i], left out (-1: none). Added to `out` (2, n). Returns how
     many pairs were looked at.
     """
     query, ref, self_index, out = uncounted((query, ref, self_index, out))
@@ -203,10 +203,10 @@ def _class_sums(row, table, zs, used):
 
 @jit
 def cell_list_gradient(query, ref, first, last, out):
-    """Add what is pulled to the rows of the groups first:last [CCK-6] to `out` (3, n).
+    """Add the gradient at the rows of the groups first:last [CCK-6] to `out` (3, n).
 
-    The weight of a pair is -k'(s_ij) (p_i w_j + p_j w_i), w the points' weights, p what they pull
-    with within their class or outside; the pull is that times the difference of i and j.
+    The weight of a pair is -k'(s_ij) (p_i w_j + p_j w_i), w the points' weights in the sums, p
+    those in the gradient (OWN within a class, OTHER outside); a pair adds that times x_i - x_j.
     """
     query, ref, out = uncounted((query, ref, out))
     nearby = _nearby(ref, OTHER)
@@ -223,7 +223,7 @@ def cell_list_gradient(query, ref, first, last, out):
 
 @jit
 def _pulls(row, table, zs, used):
-    """Return what points pull a row with, along x, y and z."""
+    """Return a row's sums of weighted differences to the points, along x, y and z."""
     x, y, z, label = row[X], row[Y], row[Z], row[LABEL]
     my_weight, my_own, my_other = row[WEIGHT], row[OWN], row[OTHER]
     xs, ys, weights, labels = table[X], table[Y], table[WEIGHT], table[LABEL]

@@ -51,7 +51,7 @@ class QuerySegments(NamedTuple):
 
     starts: np.ndarray  # the own class of row i is starts[i]:stops[i]
     stops: np.ndarray
-    self_index: np.ndarray  # row i is itself the reference point selves[i], left out (-1: none)
+    self_index: np.ndarray  # row i is the reference point self_index[i], left out (-1: none)
 
 
 @jit
@@ -156,9 +156,9 @@ def _weigh(code, s, weight, weights, pull, pulls):
 def symmetric_gradient(points, starts, stops, own_weights, other_weights, block, code):
     """Return the pair scatter of one block [CCK-6], seen from i (i1 - i0, d) and from j.
 
-    The weight of a pair is -k'(s_ij) (p_i w_j + p_j w_i), w the points' weights, p = own_pull (n,)
-    within a class and other_pull (n,) between classes: [NCA-1] with other_pull = a, own_pull =
-    a - b, w = 1.
+    The weight of a pair is -k'(s_ij) (p_i w_j + p_j w_i), w the points' weights, p = own_weights
+    (n,) within a class and other_weights (n,) between classes: [NCA-1] with other_weights = a,
+    own_weights = a - b, w = 1.
     """
     i0, i1, j0, j1 = block
     to_i, to_j = empty_gradient(i1 - i0, points), empty_gradient(j1 - j0, points)
@@ -228,7 +228,7 @@ def _log_of_shifted(least, total):
 def row_log_sums(query, ref, where, block, code):
     """Return the logs of the weighted sums of one block of rows: own and other class.
 
-    Returns two arrays (i1 - i0,); -inf for an empty sum. `where` are the rows' Neighbours.
+    Returns two arrays (i1 - i0,); -inf for an empty sum. `where` are the rows' QuerySegments.
     """
     i0, i1, j0, j1 = block
     least = np.full((i1 - i0, 2), np.inf)
@@ -322,8 +322,8 @@ def row_gradient(query, ref, where, log_totals, own_weights, other_weights, bloc
     """Return the scatter of one block of rows, seen from i (i1 - i0, d) and from j.
 
     The weight of a pair is that of row i alone [CCK-5]: -k'(s_ij) w_j / exp(log_totals[i]) times
-    own_pull[i] within its class and other_pull[i] outside. Where distances are large, all but
-    a few of them are zero, and only those few are scattered.
+    own_weights[i] within its class and other_weights[i] outside. Where distances are large, all
+    but a few of the weights are zero, and only those few are scattered.
     """
     i0, i1, j0, j1 = block
     to_i, to_j = empty_gradient(i1 - i0, query), empty_gradient(j1 - j0, ref)

@@ -166,7 +166,7 @@ def impostors_of_tile(Z, norms, labels, reach, slack, products, row_at, col_at, 
 
     `products` (a, b) are those of the rows of Z (n, p) from `row_at` on with those from `col_at`
     on, of which pairs i < j are looked at. With the squared `norms` (n,) they give squared
-    distances but for rounding, `slack` times the norms: near ones are taken anew, from
+    distances up to rounding, `slack` times the norms: near ones are computed again, from
     differences. The pair (i, j) is found if its squared distance is less than reach[i], (j, i) if
     it is less than reach[j]. Row numbers go into `found` (2, 2 * a * b), their squared distances
     into `squares` (2 * a * b,).

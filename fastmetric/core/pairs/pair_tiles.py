@@ -108,18 +108,18 @@ class PairGradient(NamedTuple):
 
 @jit
 def empty_gradient(n, points):
-    """Return the pulls of n points before anything is scattered."""
+    """Return the gradient at n points before anything is scattered."""
     return PairGradient(np.zeros((padded(n), points.rows.shape[1])), np.zeros(padded(n)))
 
 
 @jit
 def gradient_from(pulls, start):
-    """Return the pulls of the points from `start` on."""
+    """Return the gradient at the points from `start` on."""
     return PairGradient(pulls.sums[start:], pulls.weights[start:])
 
 
 def add_gradient(total: PairGradient, part: PairGradient, where: slice | np.ndarray) -> None:
-    """Add the pulls of the points `where`, a slice or distinct numbers, to those of all."""
+    """Add the gradient at the points `where`, a slice or distinct numbers, to that at all."""
     n = len(total.weights[where])
     total.sums[where] += part.sums[:n]
     total.weights[where] += part.weights[:n]
@@ -133,7 +133,7 @@ def gradient_rows(pulls: PairGradient, points: Points) -> np.ndarray:
 
 @jit
 def tile_gradient(tile, query, i0, to_query, ref, j0, to_ref):
-    """Add the weighted differences of a tile of weights w to the pulls of both sides [CCK-6].
+    """Add the weighted differences of a tile of weights w to the gradients of both sides [CCK-6].
 
     u_r += sum_c w_rc (q_r - r_c) for the query points and u_c -= sum_r w_rc (q_r - r_c) for
     the reference points.

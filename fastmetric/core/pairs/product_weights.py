@@ -1,4 +1,4 @@
-"""Responsibilities of a stripe of rows, out of a product of matrices: for many dimensions.
+"""Responsibilities of a panel of rows, out of a product of matrices: for many dimensions.
 
 The products with all reference rows are turned into weights in place, each row relative to its
 nearest neighbour. In many dimensions nearly all of a row's sum comes from few neighbours: weights
@@ -21,8 +21,8 @@ def weigh(products, sq_query, sq_ref, self_index, col_sums):
     """Turn products (m, n) of rows into their responsibilities [LOC-2], in place.
 
     Kernels are exp(-s / 2), s the squared distance. `sq_query` and `sq_ref` are the squares of
-    the rows. Row i is itself selves[i], left out (-1: none). Returns the logs of the rows' sums
-    (m,), the sums of their responsibilities, 1 but for rounding (m,), and how many are not zero;
+    the rows. Row i is itself self_index[i], left out (-1: none). Returns the logs of the rows'
+    sums (m,), the sums of their responsibilities, 1 up to rounding (m,), and how many are not zero;
     `col_sums` (n,) grow by the responsibilities.
     """
     m, n = products.shape

@@ -31,7 +31,7 @@ _LEAST_SHARE = 0.005  # of what is left over, for a node of however little weigh
 
 
 class Ledger(NamedTuple):
-    """What a group or crowd has taken in so far."""
+    """What a group or a cell has accepted or summed so far."""
 
     spent: float  # the errors of the nodes accepted
     certain: float  # the least that has been summed for any of its queries

@@ -1,11 +1,12 @@
 """The pair scatter [CCK-6] of a group of rows over trees: the gradient of the sums.
 
-The path is that of `core.sums`, and a node is scattered in the way it was summed: pair by
-pair, by its series (the centroid is one of degree 1), or by a crowd's polynomial. A constant
-pulls as the centroid, or nothing if it is as good as nothing. What a group or a crowd gives to a
-node is gathered as the adjoint of the node's coefficients, handed down the tree in the end, and
-turned into pulls at the points of the leaves. So the result is the derivative of the sums as
-they were approximated, constants aside.
+The interaction lists are those of `core.walk.summation`, and each node is differentiated in the way
+it was summed: pair by pair, by its series (the centroid is one of degree 1), or by the local
+expansion of a query cell. A node replaced by a constant is differentiated as its centroid, or not
+at all if it is negligible. What groups and cells contribute to a node is collected as the adjoint
+of the node's coefficients; at the end the adjoints are passed down the tree and become gradients at
+the points of the leaves. The result is the derivative of the approximated sums, except for
+constants.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def replay_gradient(queries, ref, cols, rule, sources, targets, lists):
 
 @jit
 def _replay_cell(center, ref, rule, moments, path, targets):
-    """Scatter a crowd to the nodes that it took in."""
+    """Scatter a query cell to the nodes that it accepted."""
     moments, inverse_h = uncounted(moments), np.sqrt(2 * rule.factor)
     for visit in path:
         node, code = visit[0], visit[1]
@@ -108,7 +109,7 @@ def _replay_group(group, ref, cols, rule, pulling, path, targets):
 
 @jit
 def _gather(queries, ref, rule, sources, cells):
-    """Return the moments of the strengths around the middle of every crowd; none if not needed."""
+    """Return the moments of the strengths around the middle of every cell; none if not needed."""
     count, size = cells.firsts.size, ref.nodes.coefficients.shape[1]
     if size == 0 or cells.levels[count - 1] == 0:
         return np.empty((0, 0))
@@ -141,7 +142,7 @@ def _weights(lifts, powers):
 
 @jit
 def _replay_local(group, ref, rule, center, local, pulling):
-    """Scatter to the queries what came to them from crowds: minus the slope of the polynomial."""
+    """Scatter to the queries the local expansion of their cells: minus its slope."""
     place(group, rule, center)
     weights, h = _weights(pulling.lifts, pulling.powers), 1 / np.sqrt(2 * rule.factor)
     series, mine = ref.series, pulling.mine
@@ -206,7 +207,7 @@ def _replay_leaf(group, ref, cols, rule, node, pulling, at_points):
 
 @jit
 def _replay_four(weights, z, col, out):
-    """Take four rows' pulls w (z - col) from `out` (n,); return the sum of each row's."""
+    """Subtract four rows' terms w (z - col) from `out` (n,); return the sum of each row's."""
     w0, w1, w2, w3 = weights
     z0, z1, z2, z3 = z
     sum0 = sum1 = sum2 = sum3 = col.dtype.type(0)
@@ -225,7 +226,7 @@ def _replay_four(weights, z, col, out):
 
 @jit
 def _replay_one(weights, z, col, out):
-    """Take one row's pulls w (z - col) from `out` (n,); return their sum."""
+    """Subtract one row's terms w (z - col) from `out` (n,); return their sum."""
     total = col.dtype.type(0)
     for j in range(col.size):
         t = weights[j] * (z - col[j])
@@ -253,7 +254,7 @@ def _weigh(rule, lift, power, point_weights, x):
 
 @jit
 def share_out(ref, rule, adjoints, at_points, first, last):
-    """Turn the adjoints of the nodes first:last into pulls at their points, in place.
+    """Turn the adjoints of the nodes first:last into gradients at their points, in place.
 
     None of these nodes has its parent outside: parents come before their children.
     """

@@ -1,8 +1,9 @@
 """Sums of Gaussians together with their first moments: the step of mean shift [SHI-1].
 
-The path of a group is that of `core.sums`, and a node is added in the way it was summed: pair
-by pair, by its series, as its centroid, or in the polynomial of a crowd. So the step is the
-gradient of the sums as they were approximated, but for constants that are as good as nothing.
+The interaction list of a group is that of `core.walk.summation`, and a node is added in the way it
+was summed: pair by pair, by its series, as its centroid, or in the local expansion of a query cell.
+The step is therefore the gradient of the approximated sums, except for constants that are
+negligible.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def replay_mean_shift(queries, walk, lists):
         _mean_shift_path(group, ref, rule, path, moments)
         at = queries.starts[g] - begin
         for i in range(group.totals.size):
-            if group.totals[i] > 0:  # else it is a faint query, done once more alone
+            if group.totals[i] > 0:  # else the sum underflowed: the query is repeated alone
                 for k in range(steps.shape[1]):
                     steps[at + i, k] = moments[k, i] / group.totals[i]
     return steps
@@ -79,7 +80,7 @@ def _mean_shift_path(group, ref, rule, path, moments):
 
 @jit
 def _mean_shift_local(group, ref, rule, center, local, moments):
-    """Add the polynomial that came from crowds, and h times its slope."""
+    """Add the local expansion inherited from cells, and h times its slope."""
     add_local(group, ref, rule, center, local)  # the basis stays in the scratch
     h, series = 1 / np.sqrt(2 * rule.factor), ref.series
     for k in range(moments.shape[0]):

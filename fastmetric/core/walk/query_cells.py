@@ -1,7 +1,7 @@
-"""Crowds of queries: neighbouring groups taken together, halved again and again down to one.
+"""Query cells: neighbouring groups of queries taken together, halved repeatedly down to one group.
 
-What lies far from all of a crowd is added to it once, as a polynomial around its middle
-[SUM-7]; what does not waits for its halves.
+A node that is far from the whole cell is added to it once, as a polynomial around its middle
+[SUM-7]; any other node is left to the halves.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 from fastmetric._jit import jit
 from fastmetric.core.error_bounds import SLACK
 
-LEVELS = 16  # more than a crowd can be halved
+LEVELS = 16  # more than a cell can be halved
 
 
 class QueryCells(NamedTuple):
-    """Ranges of groups, a crowd before its halves: the first half follows at once."""
+    """Ranges of groups, a cell before its halves: the first half follows at once."""
 
     firsts: np.ndarray  # (k,), of the groups
     lasts: np.ndarray
-    levels: np.ndarray  # (k,): how often halved; 0: a crowd with no larger one
+    levels: np.ndarray  # (k,): how often halved; 0: a cell that is part of no other
     lower: np.ndarray  # (k, d), the boxes
     upper: np.ndarray
     centers: np.ndarray  # (k, d), their middles
@@ -84,7 +84,7 @@ def _halve(cells, first, last):
 
 @jit
 def halves(cells, c):
-    """Return the halves of a crowd of more than one group."""
+    """Return the halves of a cell of more than one group."""
     first, last = cells.firsts[c], cells.lasts[c]
     return c + 1, c + 2 * ((first + last) // 2 - first)
 
@@ -109,7 +109,7 @@ def _box_group(cells, c, queries):
 
 @jit
 def _box_halves(cells, c):
-    """Box a crowd by its halves."""
+    """Box a cell by its halves."""
     a, b = halves(cells, c)
     for j in range(cells.lower.shape[1]):
         cells.lower[c, j] = min(cells.lower[a, j], cells.lower[b, j])

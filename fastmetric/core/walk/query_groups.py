@@ -75,7 +75,7 @@ class Group(NamedTuple):
 
 @jit
 def make_group(queries, cells, c, ref):
-    """Return the one group of a crowd, nothing summed yet."""
+    """Return the one group of a cell, nothing summed yet."""
     g = cells.firsts[c]
     start, stop = queries.starts[g], queries.stops[g]
     m, d = stop - start, queries.rows.shape[1]
@@ -198,7 +198,7 @@ def add_far_field(group, ref, rule, node, degree):
 
 @jit
 def add_local(group, ref, rule, center, local):
-    """Add a polynomial `local` (C,) around a centre: what a crowd took in for all its queries."""
+    """Add a polynomial `local` (C,) around a centre: what a cell accepted for all its queries."""
     place(group, rule, center)
     series = ref.series
     fill(series, series.degree, group.v, TAYLOR, group.scratch)

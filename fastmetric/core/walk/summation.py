@@ -14,9 +14,9 @@ whatever the data. A node that holds one of the queries itself is opened in any 
 query is to be left out. Without any tolerance only nodes beyond a compact kernel's reach are
 left out, and all else is summed pair by pair.
 
-Groups begin together, as a crowd. What a crowd accepts is in its polynomial, which its halves
-go on with, as with its ledger of errors; a node that is not accepted is opened while it is
-wider than the crowd, else left to the halves, and in the end to the groups.
+Groups begin together, as a query cell. The nodes that a cell accepts are in its local expansion,
+which its halves inherit together with its ledger of errors; a node that is not accepted is opened
+while it is wider than the cell, else left to the halves, and in the end to the groups.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from fastmetric.core.walk.query_groups import (
     make_group,
 )
 
-_NARROWER = 0.6  # a part of a crowd walks if it is so much narrower than the last that did
+_NARROWER = 0.6  # a part of a cell walks if it is so much narrower than the last that did
 
 
 @jit
@@ -257,10 +257,10 @@ def group_sums(queries, walk, first, last, only):
     visits, used = np.empty((count * room if keep else 0, 2), np.int32), 0
     size = max(1, ref.nodes.coefficients.shape[1])
     kept = np.zeros((last - first, size))
-    # By level of the crowd: its polynomial, the nodes left to its parts, its ledger.
+    # By level of the cell: its polynomial, the nodes left to its parts, its ledger.
     fields, ledgers = np.zeros((LEVELS, size)), np.zeros((LEVELS, 3))
     waiting, lengths = np.empty((LEVELS, room), np.int64), np.zeros(LEVELS, np.int64)
-    # By level, too: the last crowd that walked, itself or one that it is a part of.
+    # By level, too: the last cell that walked, itself or one that it is a part of.
     walkers = np.full(LEVELS, -1)
     for c in range(count):
         if only >= 0 and not cells.firsts[c] <= only < cells.lasts[c]:
@@ -314,7 +314,7 @@ def _sum_all(group, walk):
 
 @jit
 def _inherit(cells, up, c, ref, rule, field, local):
-    """Move the polynomial of a larger crowd to the middle of a part of it, added to `local`."""
+    """Move the polynomial of a larger cell to the middle of a part of it, added to `local`."""
     if ref.nodes.coefficients.shape[1] == 0:
         local[0] += field[0]
     else:
