@@ -226,9 +226,9 @@ def test_noise_and_scales_belong_to_the_map_kept(wine, early_stopping, monkeypat
 def test_passes_search_targets_in_the_projection(iris, monkeypatch):
     seen = []
 
-    def spy(rows, y, k, n_jobs):
+    def spy(rows, y, k):
         seen.append(rows)
-        return target_neighbors(ArrayRows(rows, n_jobs), y, k)
+        return target_neighbors(rows, y, k)
 
     monkeypatch.setattr("fastmetric.learn.coincidence.impostor_rounds.target_neighbors", spy)
     model = once(2, n_passes=3, max_iter=18, tol=0.0).fit(*iris)

@@ -53,7 +53,7 @@ def test_screening_omits_kernels_below_its_margin(share, monkeypatch):
     """Rows around one in a few directions, where bounds are exact: below or above the margin."""
     monkeypatch.setattr(costs, "SCREENING_PRODUCTS", 0)
     monkeypatch.setattr(costs, "SCREENING_GAIN", np.inf)
-    monkeypatch.setattr(marginal_screening, "_FEW_PAIRS", 1.0)
+    monkeypatch.setattr(costs, "SCREENED_SHARE", 1.0)
     n, n_features, rtol = 1000, 40, 0.1
     X, query = np.zeros((n, n_features)), np.zeros((50, n_features))
     around = np.random.default_rng(31).standard_normal((n - 1, 5))

@@ -9,6 +9,7 @@ from fastmetric import LatentCoincidenceAnalysis
 from fastmetric.learn.coincidence import streaming_pairs
 from fastmetric.learn.coincidence.likelihood_solvers import LEAST_NOISE, MOST_NOISE
 from fastmetric.learn.coincidence.streaming_pairs import PairSteps
+from fastmetric.learn.rows import ArrayRows
 from tests.twins import coincidence as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:LatentCoincidence.* has not converged")
@@ -27,7 +28,7 @@ def learn(steps, pairs, coincide, n_jobs=None):
     """Let the steps learn from pairs (m, 2, D)."""
     rows = pairs.reshape(-1, pairs.shape[2])
     numbers = np.arange(len(rows)).reshape(-1, 2)
-    return steps.learn(rows, *numbers.T, coincide, n_jobs)
+    return steps.learn(ArrayRows(rows, n_jobs), *numbers.T, coincide)
 
 
 def mean_log_likelihood(model, pairs, signs):
