@@ -10,7 +10,7 @@ The number of clusters is not given.
 
 # %%
 # Five groups of rows
-# ------------------
+# -------------------
 import matplotlib.pyplot as plt
 import numpy as np
 

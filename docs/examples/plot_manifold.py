@@ -56,7 +56,7 @@ plt.show()
 
 # %%
 # The flat Gaussians
-# ------------
+# ------------------
 # Every eighth kernel along the spiral, as the ellipse of two standard deviations.
 chosen = np.argsort(t[:300])[::8]
 figure, axis = plt.subplots(figsize=(6.5, 6.5), layout="constrained")
