@@ -54,6 +54,10 @@ def choose(
       `pair_sums.ways.WAYS`;
     * log sums of a density, and steps of mean shift: `kernel_sums.walk_ways.WAYS`;
     * the E-step of Local Component Analysis: `local_component.e_step.WAYS`.
+
+    Not sums, and so decided where they arise, by `cheaper` and the same table: neighbours by trees
+    or products (`nearest_neighbours`), and which local Gaussians a query of Manifold Parzen
+    Windows leaves out (`manifold.gaussian_tree`, `manifold.marginal_screening`).
     """
     serving = [way for way in ways if way.serves(problem)]
     dense = [way for way in serving if way.all_pairs]

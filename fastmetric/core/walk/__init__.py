@@ -8,7 +8,8 @@ its interaction list.
 * `query_groups`: what has a group of queries summed so far, and how is a node added to it?
 * `query_cells`: which groups form a cell, and what are its halves?
 * `error_budget`: may a node be accepted as a whole, and how most cheaply?
-* `float32_leaves`: what are the pairs of a leaf worth in float32, and what does that lose?
+* `float32_leaves`: what are the pairs of a leaf worth in float32, and what are terms beyond its
+  reach charged?
 * `interaction_lists`: what is summed over, and what was done with every node?
 * `summation`: in which order are nodes visited, and what are the sums and their bounds [SUM-4]?
 * `gradient_replay`: what is the gradient of these sums, along the same interaction lists [CCK-6]?
@@ -36,7 +37,8 @@ thread: 0.9 s instead of 2.1 s.
 
 **Leaves in float32.** With a tolerance of 1e-2 a pair needs few digits. Leaves are summed in
 float32 around the leaf's centre, in units of the bandwidth [SUM-8]; terms beyond an exponent of 20
-are charged as an error. Three dimensions, rtol 0.01: 1.13 s instead of 1.39 s. Trees of NCA stay
+are charged as an error. The rounding of the other terms is charged once for all sums, by
+`learn.kernel_sums.certified_walks`. Three dimensions, rtol 0.01: 1.13 s instead of 1.39 s. Trees of NCA stay
 in float64, where sums and gradient have to agree.
 
 **Large leaves.** Where pairs are cheap, nodes are expensive: leaves of densities hold up to 160

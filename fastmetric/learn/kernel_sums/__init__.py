@@ -2,7 +2,8 @@
 
 * `kernel_table`: what are a kernel's volume and variance as a density, and random draws from it?
 * `bandwidths`: which metric does a bandwidth define, and which bandwidth fits the data best?
-* `certified_walks`: what are the sums of all query groups over trees, at any scale?
+* `certified_walks`: what are the sums of all query groups over trees, at any scale, and what is
+  the rounding of float64 and float32 charged?
 * `walk_ways`: which ways are there to sum (`WAYS`), and what does each cost?
 * `log_sums`: `KernelSums`: what are sums, bounds and mean-shift steps?
 

@@ -14,7 +14,7 @@ from fastmetric.learn.nca.penalised import PenalisedObjective, Value
 from fastmetric.learn.optim.lbfgs import lbfgs
 from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
 from fastmetric.learn.optim.row_batches import make_batches, random_batches
-from fastmetric.learn.optim.step_rule import StepRule
+from fastmetric.learn.optim.step_rule import StepRule, annealed_scale
 from fastmetric.learn.rows import column_deviations
 
 SOLVERS = ("auto", "lbfgs", "stochastic", "minibatch")
@@ -234,7 +234,7 @@ class Trainer:
                 if not maps.recorder.figures:
                     maps.keep(theta, seen)
                 progress = (iteration * steps + k + 0.5) / (max_iter * steps)
-                scale = (1 + np.cos(np.pi * progress)) / 2
+                scale = annealed_scale(progress)
                 slope = found.gradient
                 moved = [by_map.move(theta[: A.size], slope[: A.size], scale)]
                 if penalised.learns_beta:

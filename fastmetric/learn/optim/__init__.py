@@ -4,7 +4,8 @@ They are independent of the objective.
 
 * `outcome`: what is recorded of a run, how does it end, and what is reported?
 * `lbfgs`: how does SciPy's L-BFGS run?
-* `step_rule`: how long is a step along the gradient of a batch, without a learning rate?
+* `step_rule`: how long is a step along the gradient of a batch, without a learning rate, and how
+  does it decrease?
 * `row_batches`: which rows form a batch: at random, by farthest points, or by projection?
 * `holdout`: which rows are held out for model selection?
 * `scalar_search`: which positive number is best?

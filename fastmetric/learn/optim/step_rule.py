@@ -65,6 +65,11 @@ class StepRule:
         return theta + scale * RATE * self.length / size * mean * self.inverse
 
 
+def annealed_scale(progress: float) -> float:
+    """Return the length of a step after a share of all steps, relative to the first."""
+    return float(1 + np.cos(np.pi * progress)) / 2
+
+
 def online_scale(count: int) -> float:
     """Return the length of the step after `count` on-line steps, relative to the first."""
     return 1 / (1 + count / _STEADY) ** 0.5
