@@ -1,8 +1,9 @@
 """What sums over pairs cost: the one table that every choice of a method asks.
 
 Nanoseconds on the machine named in bench/README.md; only their ratios matter.
-`python -m bench.costs` measures the rows of `Costs` and `EStepCosts` again. Beside them stand the sizes from which a structure is
-considered: below these, building it and counting its work takes longer than it could save.
+`python -m bench.costs` measures the rows of `Costs` and `EStepCosts` again. Beside them stand the
+sizes from which a structure is considered: below these, building it and counting its work takes
+longer than it could save.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_row_log_sums_and_scatter_hold_at_any_scale(scale, dtype):
         log_own[rows] = np.logaddexp(log_own[rows], own)
         log_other[rows] = np.logaddexp(log_other[rows], other)
         to_i, to_j = dense_pairs.row_gradient(
-            query, ref, where, total.astype(dtype), own_weights, other_weights, block, GAUSSIAN
+            query, ref, where, (total.astype(dtype), own_weights, other_weights), block, GAUSSIAN
         )
         add_gradient(to_query, to_i, rows)
         add_gradient(to_ref, to_j, cols)
@@ -217,7 +217,7 @@ def test_rows_of_a_compact_kernel_equal_their_twin(dtype):
         part = dense_pairs.row_log_sums(query, ref, where, block, BIWEIGHT)
         own[rows], other[rows] = np.logaddexp((own[rows], other[rows]), part)
         pulls = log_totals, own_weights, -own_weights
-        to_i, to_j = dense_pairs.row_gradient(query, ref, where, *pulls, block, BIWEIGHT)
+        to_i, to_j = dense_pairs.row_gradient(query, ref, where, pulls, block, BIWEIGHT)
         add_gradient(to_query, to_i, rows)
         add_gradient(to_ref, to_j, cols)
     s = naive.sq_distances(Z[chosen], Z)

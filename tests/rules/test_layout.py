@@ -125,6 +125,26 @@ def fits_mixed_in(modules: dict[str, str]) -> list[str]:
     ]
 
 
+MOST_ARGUMENTS = 7
+
+
+def long_signatures(modules: dict[str, str]) -> list[str]:
+    """Return the functions below `core` and `learn` with too many arguments.
+
+    Intrinsics are excepted: they are typed argument by argument and write machine code.
+    """
+    return [
+        f"{path}:{node.lineno}: {node.name} has {count} arguments"
+        for path, text in modules.items()
+        if path.startswith(("fastmetric/core/", "fastmetric/learn/"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef)
+        if "intrinsic" not in map(ast.unparse, node.decorator_list)
+        if (count := sum(isinstance(part, ast.arg) for part in ast.walk(node.args)))
+        > MOST_ARGUMENTS
+    ]
+
+
 # Every rule, with packages that keep it and packages that break it.
 
 Rule = Callable[[dict[str, str]], list[str]]
@@ -165,6 +185,11 @@ KEPT: dict[Rule, list[dict[str, str]]] = {
         }
     ],
     fits_mixed_in: [{"fastmetric/a.py": "class Fit: pass\nclass A(Base, Fitted): pass"}],
+    long_signatures: [
+        {"fastmetric/core/a.py": "def f(a, b, c, d, e, *, f, g=None): pass"},
+        {"fastmetric/core/a.py": "@intrinsic\ndef f(a, b, c, d, e, f, g, h): pass"},
+        {"fastmetric/a.py": "def f(a, b, c, d, e, f, g, h): pass"},
+    ],
 }
 
 BROKEN: dict[Rule, list[dict[str, str]]] = {
@@ -202,6 +227,10 @@ BROKEN: dict[Rule, list[dict[str, str]]] = {
     fits_mixed_in: [
         {"fastmetric/a.py": "class A(NCAFit, Base): pass"},
         {"fastmetric/a.py": "class A(parts.FitMixin): pass"},
+    ],
+    long_signatures: [
+        {"fastmetric/core/a.py": "def f(a, b, c, d, e, f, g, h): pass"},
+        {"fastmetric/learn/b/a.py": "class A:\n def f(self, a, b, c, *d, e, f, **g): pass"},
     ],
 }
 

@@ -39,6 +39,14 @@ class Bounds(NamedTuple):
     steepness: np.ndarray  # (nodes,): 1 / (2 lambda)
 
 
+class _Scratch(NamedTuple):
+    """Memory for the t points of one leaf."""
+
+    rest: np.ndarray  # (D, t): what is left of the differences
+    projections: np.ndarray  # (t,)
+    terms: np.ndarray  # (t,)
+
+
 @jit_in_order
 def bound_nodes(tree, log_tops, largest, slack):
     """Return the bounds of all nodes; log_tops, largest variance (n,) in the order of the tree.
@@ -84,7 +92,7 @@ def log_sums(tree, leaves, bounds, query, log_rtol):
     tree, leaves, bounds, query = uncounted((tree, leaves, bounds, query))
     logs, pairs, nodes = np.empty(query.shape[0]), 0, 0
     stack, at_most = np.empty(DEEPEST, np.int64), np.empty(DEEPEST)
-    rest, p, terms = _scratch(tree, leaves)
+    scratch = _scratch(tree, leaves)
     for a in range(query.shape[0]):
         x, top, total, found = query[a], LOWEST, 0.0, -np.inf
         stack[0], at_most[0], height = 0, np.inf, 1
@@ -98,7 +106,7 @@ def log_sums(tree, leaves, bounds, query, log_rtol):
             first = tree.children[node]
             if first < 0:
                 start, stop = tree.starts[node], tree.stops[node]
-                top, total = _add_leaf(leaves, x, start, stop, top, total, rest, p, terms)
+                top, total = _add_leaf(leaves, x, start, stop, top, total, scratch)
                 found = top + np.log(total)
                 found -= SLACK * (1 + abs(found))
                 pairs += stop - start
@@ -114,21 +122,23 @@ def log_sums(tree, leaves, bounds, query, log_rtol):
 
 @jit
 def _scratch(tree, leaves):
-    """Return memory for the points of one leaf: differences (D, t), projections, terms (t,)."""
+    """Return memory for the largest leaf."""
     longest = 0
     for node in range(tree.starts.size):
         if tree.children[node] < 0:
             longest = max(longest, tree.stops[node] - tree.starts[node])
-    return np.empty((leaves.points.shape[0], longest)), np.empty(longest), np.empty(longest)
+    rest = np.empty((leaves.points.shape[0], longest))
+    return _Scratch(rest, np.empty(longest), np.empty(longest))
 
 
 @jit
-def _add_leaf(leaves, x, start, stop, top, total, rest, p, terms):
+def _add_leaf(leaves, x, start, stop, top, total, scratch):
     """Add the Gaussians start:stop at x (D,) to total * exp(top); return both.
 
     By differences [MAN-3], as in `core.gaussians.local_gaussians`.
     """
     t, n_features = stop - start, x.size
+    rest, p, terms = scratch
     for k in range(n_features):
         points = leaves.points[k, start:stop]
         for i in range(t):

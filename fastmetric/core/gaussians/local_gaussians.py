@@ -27,6 +27,14 @@ class Shapes(NamedTuple):
     log_factors: np.ndarray  # (t, Q, S), float64: minus half the log determinant of 2 pi C
 
 
+class _Gaussians(NamedTuple):
+    """t Gaussians in D dimensions."""
+
+    points: np.ndarray  # (t, D)
+    directions: np.ndarray  # (t, q, D)
+    shapes: Shapes
+
+
 class Sums(NamedTuple):
     """Sums in logs."""
 
@@ -186,15 +194,17 @@ def add_by_differences(query, X, directions, shapes, counts, sums):
     What is left of the difference beside the directions is never subtracted from squares, so
     that no digits cancel, however flat the Gaussians are. In float64 throughout.
     """
+    gaussians = _Gaussians(X, directions, shapes)
     for first in range(0, query.shape[1], _WIDTH):
         last = min(first + _WIDTH, query.shape[1])
         for i in range(X.shape[0]):
-            _add_one(query[:, first:last], X[i], directions[i], shapes, i, counts, sums, first)
+            _add_one(query[:, first:last], gaussians, i, counts, sums, first)
 
 
 @jit
-def _add_one(query, x, directions, shapes, i, counts, sums, first):
-    """Add Gaussian i of the shapes, around x (D,), to the sums at query (D, w) from `first` on."""
+def _add_one(query, gaussians, i, counts, sums, first):
+    """Add Gaussian i to the sums at query (D, w), the queries from `first` on."""
+    x, directions, shapes = gaussians.points[i], gaussians.directions[i], gaussians.shapes
     n_features, w = query.shape
     rest, p, across = np.empty((n_features, w)), np.empty(w), np.empty(w)
     along = np.zeros((shapes.inverse_noise.size, w))

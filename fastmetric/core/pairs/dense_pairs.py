@@ -85,8 +85,9 @@ def _symmetric_tile(buffer, points, i0, i1, j0, j1):
 
 
 @jit
-def _row_tile(buffer, query, i0, i1, ref, j0, j1, self_index):
-    """Return the distance tile of i0:i1 and j0:j1 with the points themselves left out."""
+def _row_tile(buffer, query, ref, block, self_index):
+    """Return the distance tile of a block with the points themselves left out."""
+    i0, i1, j0, j1 = block
     tile = _distance_tile(buffer, query, i0, i1, ref, j0, j1)
     for i in range(i0, i1):
         if j0 <= self_index[i] < j1:
@@ -237,7 +238,7 @@ def row_log_sums(query, ref, where, block, code):
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(j0, j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
-            tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.self_index)
+            tile = _row_tile(buffer, query, ref, Block(ti, i_end, tj, j_end), where.self_index)
             n_cols, weights = j_end - tj, ref.weights[tj:j_end]
             for i in range(ti, i_end):
                 s, at = tile[i - ti, :n_cols], i - i0
@@ -318,20 +319,22 @@ def _weigh_shifted(code, s, weights, log_total, pull):
 
 
 @jit
-def row_gradient(query, ref, where, log_totals, own_weights, other_weights, block, code):
+def row_gradient(query, ref, where, row_weights, block, code):
     """Return the scatter of one block of rows, seen from i (i1 - i0, d) and from j.
 
     The weight of a pair is that of row i alone [CCK-5]: -k'(s_ij) w_j / exp(log_totals[i]) times
-    own_weights[i] within its class and other_weights[i] outside. Where distances are large, all
-    but a few of the weights are zero, and only those few are scattered.
+    own[i] within its class and other[i] outside; `row_weights` are log_totals, own and other, (m,)
+    each. Where distances are large, all but a few of the weights are zero, and only those few are
+    scattered.
     """
     i0, i1, j0, j1 = block
+    log_totals, own_weights, other_weights = row_weights
     to_i, to_j = empty_gradient(i1 - i0, query), empty_gradient(j1 - j0, ref)
     buffer = _tile_buffer(query)
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(j0, j1, TILE_COLS):
             i_end, j_end = min(ti + TILE_ROWS, i1), min(tj + TILE_COLS, j1)
-            tile = _row_tile(buffer, query, ti, i_end, ref, tj, j_end, where.self_index)
+            tile = _row_tile(buffer, query, ref, Block(ti, i_end, tj, j_end), where.self_index)
             n_cols, left = j_end - tj, 0
             weights, to_cols = ref.weights[tj:j_end], gradient_from(to_j, tj - j0)
             for i in range(ti, i_end):

@@ -32,6 +32,30 @@ class Pairs(NamedTuple):
     back: np.ndarray  # (m,)
 
 
+class LabelledRows(NamedTuple):
+    """n rows, and how far each of them looks for rows of other labels."""
+
+    Z: np.ndarray  # (n, p)
+    norms: np.ndarray  # (n,): squared
+    labels: np.ndarray  # (n,)
+    reach: np.ndarray  # (n,): squared
+
+
+class ProductTile(NamedTuple):
+    """Products (a, b) of the rows from `row_at` on with those from `col_at` on."""
+
+    products: np.ndarray
+    row_at: int
+    col_at: int
+
+
+class FoundPairs(NamedTuple):
+    """Room for the pairs that a tile may hold: m = 2 a b."""
+
+    rows: np.ndarray  # (2, m)
+    squares: np.ndarray  # (m,): squared distances
+
+
 @jit
 def _log_coincidence(q, kappa_sq, noise, p):
     """Return log P of [COI-1]."""
@@ -46,13 +70,14 @@ def _log_probability(q, coincide, kappa_sq, noise, p):
 
 
 @jit
-def weigh(Z, pairs, kappa_sq, noise, first, last, q, weights):
-    """Write q and omega of the pairs of the rows first:last into `q` and `weights` (m,).
+def weigh(Z, pairs, kappa_sq, noise, rows, q, weights):
+    """Write q and omega of the pairs of a range of rows into `q` and `weights` (m,).
 
     `kappa_sq` (n,) is kappa^2 of each first row. Returns the sums of the log-likelihood, of
     omega, and of omega t q.
     """
     p = Z.shape[1]
+    first, last = rows
     log_likelihood = total = moment = 0.0
     for i in range(first, last):
         t = 1 / (kappa_sq[i] + 2 * noise)
@@ -161,16 +186,16 @@ def search_scales(pairs, q, kappa_sq, noise, p, first, last):
 
 
 @jit
-def impostors_of_tile(Z, norms, labels, reach, slack, products, row_at, col_at, found, squares):
+def impostors_of_tile(rows, slack, tile, out):
     """Collect pairs of a tile, of different labels, within reach of a row; return their number.
 
-    `products` (a, b) are those of the rows of Z (n, p) from `row_at` on with those from `col_at`
-    on, of which pairs i < j are looked at. With the squared `norms` (n,) they give squared
-    distances up to rounding, `slack` times the norms: near ones are computed again, from
-    differences. The pair (i, j) is found if its squared distance is less than reach[i], (j, i) if
-    it is less than reach[j]. Row numbers go into `found` (2, 2 * a * b), their squared distances
-    into `squares` (2 * a * b,).
+    Pairs i < j are looked at. With the squared norms the products give squared distances up to
+    rounding, `slack` times the norms: near ones are computed again, from differences. The pair
+    (i, j) is found if its squared distance is less than reach[i], (j, i) if it is less than
+    reach[j]. Row numbers and squared distances are written to `out`.
     """
+    Z, norms, labels, reach = rows
+    (products, row_at, col_at), (found, squares) = tile, out
     p, count = Z.shape[1], 0
     for a in range(products.shape[0]):
         i = row_at + a

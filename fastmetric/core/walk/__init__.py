@@ -38,8 +38,8 @@ thread: 0.9 s instead of 2.1 s.
 **Leaves in float32.** With a tolerance of 1e-2 a pair needs few digits. Leaves are summed in
 float32 around the leaf's centre, in units of the bandwidth [SUM-8]; terms beyond an exponent of 20
 are charged as an error. The rounding of the other terms is charged once for all sums, by
-`learn.kernel_sums.certified_walks`. Three dimensions, rtol 0.01: 1.13 s instead of 1.39 s. Trees of NCA stay
-in float64, where sums and gradient have to agree.
+`learn.kernel_sums.certified_walks`. Three dimensions, rtol 0.01: 1.13 s instead of 1.39 s. Trees
+of NCA stay in float64, where sums and gradient have to agree.
 
 **Large leaves.** Where pairs are cheap, nodes are expensive: leaves of densities hold up to 160
 points, groups as many queries (1.17 s to 0.93 s in three dimensions against leaves of 64). NCA's

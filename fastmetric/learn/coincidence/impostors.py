@@ -10,7 +10,14 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.pairs.dense_pairs import Block
-from fastmetric.core.pairs.labelled_pairs import Pairs, impostors_of_tile, offer_to_heaps
+from fastmetric.core.pairs.labelled_pairs import (
+    FoundPairs,
+    LabelledRows,
+    Pairs,
+    ProductTile,
+    impostors_of_tile,
+    offer_to_heaps,
+)
 from fastmetric.core.pairs.partition import symmetric_blocks
 from fastmetric.learn.coincidence.likelihood import make_pairs
 from fastmetric.learn.nearest_neighbours import others
@@ -65,11 +72,10 @@ def find_impostors(
     def task(block: Block) -> tuple[np.ndarray, np.ndarray]:
         rows, cols = Z[block.i0 : block.i1], Z[block.j0 : block.j1]
         products = rows @ cols.T
-        found, squares = np.empty((2, 2 * products.size), np.int32), np.empty(2 * products.size)
-        count = impostors_of_tile(
-            Z, norms, y, reach, slack, products, block.i0, block.j0, found, squares
-        )
-        return found[:, :count].copy(), squares[:count].copy()
+        found = FoundPairs(np.empty((2, 2 * products.size), np.int32), np.empty(2 * products.size))
+        tile = ProductTile(products, block.i0, block.j0)
+        count = impostors_of_tile(LabelledRows(Z, norms, y, reach), slack, tile, found)
+        return found.rows[:, :count].copy(), found.squares[:count].copy()
 
     # The reach of a row decreases while tiles are computed. The result does not depend on which
     # tiles use the smaller reach: a pair beyond it is not among the nearest.

@@ -126,7 +126,7 @@ class Coincidence:
         q, weights, sums = np.empty(self.n_pairs), np.empty(self.n_pairs), np.zeros(3)
 
         def task(rows: tuple[int, int]) -> tuple[float, float, float]:
-            return weigh(Z, self.pairs, self.kappa_sq, noise, *rows, q, weights)
+            return weigh(Z, self.pairs, self.kappa_sq, noise, rows, q, weights)
 
         for part in engine.run(task, self._blocks(Z.shape[1]), n_jobs=self.n_jobs):
             sums += part

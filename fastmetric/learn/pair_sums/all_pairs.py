@@ -113,12 +113,10 @@ class RowPairs:
     def gradient(self, weights: RowWeights, label: str | None = None) -> Gradient:
         """Return the gradient at the points, and at the queries if these are rows of their own."""
         dtype, query, ref = self.points.rows.dtype, self._query, self.points
-        rows = [array.astype(dtype) for array in weights]
+        rows = RowWeights(*(array.astype(dtype) for array in weights))
 
         def gradient(block: dense_pairs.Block) -> Part:
-            return dense_pairs.row_gradient(
-                query, ref, self._where, *rows, block, self.problem.code
-            )
+            return dense_pairs.row_gradient(query, ref, self._where, rows, block, self.problem.code)
 
         at_points = empty_gradient(ref.size, ref)
         at_queries = empty_gradient(query.size, query) if self._free else at_points
