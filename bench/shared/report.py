@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import math
 import os
@@ -15,7 +16,7 @@ from typing import Any
 import joblib
 from threadpoolctl import threadpool_info
 
-from bench.shared.setup import source_digest
+from fastmetric import __file__ as _package
 from fastmetric import __version__
 
 _HEADINGS = (
@@ -138,11 +139,20 @@ def as_json(method: str, quick: bool, rows: list[Row]) -> dict[str, Any]:
     return {
         "method": method,
         "quick": quick,
-        "source_digest": source_digest(),
+        "source_digest": _source_digest(),
         "hardware": hardware(),
         "versions": versions(),
         "rows": [_strict(asdict(row) | {"ratio": row.ratio}) for row in rows],
     }
+
+
+def _source_digest() -> str:
+    """Return a digest of the sources of the fastmetric that ran."""
+    folder, digest = Path(_package).parent, hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _strict(value: Any) -> Any:

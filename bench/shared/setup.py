@@ -1,7 +1,4 @@
-"""What all benchmarks share: the compile cache, data sets, timing, peak memory.
-
-Imports neither Numba nor fastmetric: the cache folder must be named before they are.
-"""
+"""What all benchmarks share: data sets, timing, peak memory."""
 
 from __future__ import annotations
 
