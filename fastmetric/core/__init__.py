@@ -8,6 +8,7 @@ the results.
 Files:
 
 * `kernels`: what is the value of a kernel at s, and its slope, by integer code?
+* `shifted_sums`: how are sums kept whose terms span hundreds of nats?
 * `error_bounds`: how large is each term of a certified error, and why?
 
 Folders, from the innermost loop outwards:

@@ -133,23 +133,23 @@ def test_symmetric_scatter_equals_the_scatter_of_all_pairs(n, d, kernel, dtype):
     own_weights, other_weights = -rng.random(n).astype(dtype), rng.random(n).astype(dtype)
     weights = rng.random(n).astype(dtype)
     points = make_points(Z, weights)
-    pulls = empty_gradient(n, points)
+    gradient = empty_gradient(n, points)
     for block in symmetric_blocks(n, d):
         to_i, to_j = dense_pairs.symmetric_gradient(
             points, starts, stops, own_weights, other_weights, block, CODES[kernel]
         )
-        add_gradient(pulls, to_i, slice(block.i0, block.i1))
-        add_gradient(pulls, to_j, slice(block.j0, block.j1))
+        add_gradient(gradient, to_i, slice(block.i0, block.i1))
+        add_gradient(gradient, to_j, slice(block.j0, block.j1))
     k = naive.kernel_fall(kernel, naive.sq_distances(Z, Z))
     np.fill_diagonal(k, 0)
     same = y[:, None] == y
     one_way = np.where(same, own_weights[:, None], other_weights[:, None]) * weights
-    pull = one_way + one_way.T
-    expected = naive.pair_scatter(k * pull, Z, Z)[0]
+    both_ways = one_way + one_way.T
+    expected = naive.pair_scatter(k * both_ways, Z, Z)[0]
     # The biweight's fall is off by up to 2 ds, however small it is.
     rough = k + 2 if kernel == "biweight" else k
-    size = np.abs(rough * pull).sum(1)[:, None] * np.abs(Z).max() * 2
-    _close(gradient_rows(pulls, points), expected, 60 * EPS[dtype], size)
+    size = np.abs(rough * both_ways).sum(1)[:, None] * np.abs(Z).max() * 2
+    _close(gradient_rows(gradient, points), expected, 60 * EPS[dtype], size)
 
 
 @dtypes
@@ -216,8 +216,8 @@ def test_rows_of_a_compact_kernel_equal_their_twin(dtype):
         rows, cols = slice(block.i0, block.i1), slice(block.j0, block.j1)
         part = dense_pairs.row_log_sums(query, ref, where, block, BIWEIGHT)
         own[rows], other[rows] = np.logaddexp((own[rows], other[rows]), part)
-        pulls = log_totals, own_weights, -own_weights
-        to_i, to_j = dense_pairs.row_gradient(query, ref, where, pulls, block, BIWEIGHT)
+        row_weights = log_totals, own_weights, -own_weights
+        to_i, to_j = dense_pairs.row_gradient(query, ref, where, row_weights, block, BIWEIGHT)
         add_gradient(to_query, to_i, rows)
         add_gradient(to_ref, to_j, cols)
     s = naive.sq_distances(Z[chosen], Z)

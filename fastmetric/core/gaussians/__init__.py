@@ -12,8 +12,8 @@ are computed one by one (`add_pairs`); over a tree, `bound_nodes` prepares and `
 
 Decisions
 ---------
-**Sums as a largest term and a total.** Terms span hundreds of nats, so a sum is total * exp(top),
-both float64, for a whole grid of shapes at once.
+**Shifted sums.** Terms span hundreds of nats, so the sums are ShiftedSums, for a whole grid of
+shapes at once.
 
 **Products, or differences.** The product form loses eps (|x|^2 + |x_i|^2) / sigma^2 nats. Where
 that exceeds 1e-9 (0.01 in float32) differences are taken, and the parts along the directions are

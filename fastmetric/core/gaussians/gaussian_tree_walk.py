@@ -16,7 +16,7 @@ import numpy as np
 
 from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.error_bounds import SLACK
-from fastmetric.core.gaussians.local_gaussians import LOWEST
+from fastmetric.core.shifted_sums import EMPTY, log_sum, shifted_to
 from fastmetric.core.tree.balanced_tree import DEEPEST
 from fastmetric.core.tree.boxes import box_distances
 from fastmetric.core.vector.exp import exp64
@@ -94,7 +94,7 @@ def log_sums(tree, leaves, bounds, query, log_rtol):
     stack, at_most = np.empty(DEEPEST, np.int64), np.empty(DEEPEST)
     scratch = _scratch(tree, leaves)
     for a in range(query.shape[0]):
-        x, top, total, found = query[a], LOWEST, 0.0, -np.inf
+        x, shift, total, found = query[a], EMPTY, 0.0, -np.inf
         stack[0], at_most[0], height = 0, np.inf, 1
         while height > 0:
             height -= 1
@@ -106,8 +106,8 @@ def log_sums(tree, leaves, bounds, query, log_rtol):
             first = tree.children[node]
             if first < 0:
                 start, stop = tree.starts[node], tree.stops[node]
-                top, total = _add_leaf(leaves, x, start, stop, top, total, scratch)
-                found = top + np.log(total)
+                shift, total = _add_leaf(leaves, x, start, stop, shift, total, scratch)
+                found = log_sum(shift, total)
                 found -= SLACK * (1 + abs(found))
                 pairs += stop - start
                 continue
@@ -116,7 +116,7 @@ def log_sums(tree, leaves, bounds, query, log_rtol):
             stack[height], stack[height + 1] = 2 * first + 1 - near, near
             at_most[height], at_most[height + 1] = min(one, other), max(one, other)
             height += 2
-        logs[a] = top + np.log(total)
+        logs[a] = log_sum(shift, total)
     return logs, pairs, nodes
 
 
@@ -132,8 +132,8 @@ def _scratch(tree, leaves):
 
 
 @jit
-def _add_leaf(leaves, x, start, stop, top, total, scratch):
-    """Add the Gaussians start:stop at x (D,) to total * exp(top); return both.
+def _add_leaf(leaves, x, start, stop, shift, total, scratch):
+    """Add the Gaussians start:stop at x (D,) to total * exp(shift); return both.
 
     By differences [MAN-3], as in `core.gaussians.local_gaussians`.
     """
@@ -162,11 +162,11 @@ def _add_leaf(leaves, x, start, stop, top, total, scratch):
     for k in range(n_features):
         for i in range(t):
             terms[i] += rest[k, i] * rest[k, i] * leaves.inverse_noise
-    largest, log_tops = top, leaves.log_tops[start:stop]
+    largest, log_tops = shift, leaves.log_tops[start:stop]
     for i in range(t):
         terms[i] = log_tops[i] - 0.5 * terms[i]
         largest = max(largest, terms[i])
-    total *= exp64(top - largest)
+    shift, total = shifted_to(largest, shift, total)
     for i in range(t):
-        total += exp64(terms[i] - largest)
-    return largest, total
+        total += exp64(terms[i] - shift)
+    return shift, total

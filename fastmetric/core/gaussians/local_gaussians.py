@@ -2,8 +2,7 @@
 
 The queries are the last axis of every array, so that all loops run along them. A grid of shapes is
 summed at once: `counts` (Q,), how many directions count, increasing, by S noise variances.
-
-Sums are kept as total * exp(top), both (Q, S, m), float64, top the largest term so far.
+The sums are ShiftedSums (Q, S, m).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from fastmetric._jit import jit
 from fastmetric.core.vector.exp import exp
 
 _WIDTH = 64  # queries at a time, by differences
-LOWEST = -1.7e308  # top of an empty sum; finite, as the gap to minus infinity would be NaN
 
 
 class Shapes(NamedTuple):
@@ -35,23 +33,16 @@ class _Gaussians(NamedTuple):
     shapes: Shapes
 
 
-class Sums(NamedTuple):
-    """Sums in logs."""
-
-    top: np.ndarray  # (Q, S, m)
-    total: np.ndarray  # (Q, S, m)
-
-
 @jit
-def _add_terms(log_factor, inverse_noise, across, along, top, total):
+def _add_terms(log_factor, inverse_noise, across, along, shifts, totals):
     """Add exp(log_factor - (across / noise + along) / 2) to each of the sums (w,)."""
     for a in range(across.size):
         quadratic = np.float64(across[a]) * inverse_noise + along[a]
         term = log_factor - 0.5 * quadratic
-        gap = term - top[a]
+        gap = term - shifts[a]
         scale = exp(-abs(gap))
-        total[a] = total[a] * scale + 1.0 if gap > 0 else total[a] + scale
-        top[a] = max(top[a], term)
+        totals[a] = totals[a] * scale + 1.0 if gap > 0 else totals[a] + scale
+        shifts[a] = max(shifts[a], term)
 
 
 class Products(NamedTuple):
@@ -111,8 +102,8 @@ def add_by_products(products, shapes, counts, sums):
                     np.float64(shapes.inverse_noise[s]),
                     squares,
                     along[s],
-                    sums.top[c, s],
-                    sums.total[c, s],
+                    sums.shifts[c, s],
+                    sums.totals[c, s],
                 )
 
 
@@ -173,8 +164,8 @@ def add_pairs(query, X, directions, shapes, rows, columns, sums):
             np.float64(shapes.inverse_noise[0]),
             across,
             along,
-            sums.top[0, 0, a : a + 1],
-            sums.total[0, 0, a : a + 1],
+            sums.shifts[0, 0, a : a + 1],
+            sums.totals[0, 0, a : a + 1],
         )
 
 
@@ -238,6 +229,6 @@ def _add_one(query, gaussians, i, counts, sums, first):
                 np.float64(shapes.inverse_noise[s]),
                 across,
                 along[s],
-                sums.top[c, s, first : first + w],
-                sums.total[c, s, first : first + w],
+                sums.shifts[c, s, first : first + w],
+                sums.totals[c, s, first : first + w],
             )

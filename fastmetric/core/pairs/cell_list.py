@@ -216,13 +216,13 @@ def cell_list_gradient(query, ref, first, last, out):
         while r < count:
             used, _, r = _copy(ref, nearby, r, count)
             for i in range(query.groups[g], query.groups[g + 1]):
-                pulls = _pulls(query.table[:, i], nearby.table, zs, used)
+                sums = _weighted_differences(query.table[:, i], nearby.table, zs, used)
                 for k in range(3):
-                    out[k, i] += pulls[k]
+                    out[k, i] += sums[k]
 
 
 @jit
-def _pulls(row, table, zs, used):
+def _weighted_differences(row, table, zs, used):
     """Return a row's sums of weighted differences to the points, along x, y and z."""
     x, y, z, label = row[X], row[Y], row[Z], row[LABEL]
     my_weight, my_own, my_other = row[WEIGHT], row[OWN], row[OTHER]

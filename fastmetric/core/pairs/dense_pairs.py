@@ -31,7 +31,8 @@ from fastmetric.core.pairs.pair_tiles import (
     smallest,
     tile_gradient,
 )
-from fastmetric.core.vector.exp import LOWEST, exp, exp64
+from fastmetric.core.shifted_sums import empty_sums, log_sum, shifted_to
+from fastmetric.core.vector.exp import LOWEST, exp
 from fastmetric.core.vector.register_blocks import sq_distances
 
 FEW = 16  # a row with fewer than one live weight in so many is scattered pair by pair
@@ -147,10 +148,10 @@ def symmetric_sums(points, starts, stops, block, code):
 
 
 @jit
-def _weigh(code, s, weight, weights, pull, pulls):
-    """Turn the distances `s` into -k'(s) (pull * weights + pulls * weight), in place."""
+def _weigh(code, s, weight, weights, factor, factors):
+    """Turn the distances `s` into -k'(s) (factor * weights + factors * weight), in place."""
     for c in range(s.size):
-        s[c] = smooth_fall(code, s[c]) * (pull * weights[c] + pulls[c] * weight)
+        s[c] = smooth_fall(code, s[c]) * (factor * weights[c] + factors[c] * weight)
 
 
 @jit
@@ -190,24 +191,21 @@ def symmetric_gradient(points, starts, stops, own_weights, other_weights, block,
 
 
 @jit
-def _add_shifted(code, s, weights, least, total):
-    """Add sum weights * k(s) to a sum kept as total * exp(-least); return (least, total).
+def _add_pairs(code, s, weights, shift, total):
+    """Add sum weights * k(s) to a sum total * exp(shift); return (shift, total).
 
-    For the Gaussian `least` is the smallest distance seen, so that the largest term is about 1:
-    nothing underflows that could be seen in the result. A compact kernel is not shifted.
+    A compact kernel is not shifted.
     """
     nearest = np.float64(smallest(s))
     if code != GAUSSIAN:
         return 0.0, total + (_weighted_sum(code, s, weights) if nearest < 1 else 0.0)
-    if nearest == np.inf or nearest - least > -LOWEST:
-        return least, total
-    if nearest < least:
-        total *= exp64(nearest - least)
-        least = nearest
-    shift, part = s.dtype.type(least), s.dtype.type(0)
+    if nearest == np.inf or shift + nearest > -LOWEST:
+        return shift, total
+    shift, total = shifted_to(-nearest, shift, total)
+    least, part = s.dtype.type(-shift), s.dtype.type(0)
     for c in range(s.size):
-        part += weights[c] * exp(shift - s[c])
-    return least, total + part
+        part += weights[c] * exp(least - s[c])
+    return shift, total + part
 
 
 @jit
@@ -220,20 +218,13 @@ def _weighted_sum(code, s, weights):
 
 
 @jit
-def _log_of_shifted(least, total):
-    """Return log(total * exp(-least)); -inf for an empty sum."""
-    return np.log(total) - least if total > 0 else -np.inf
-
-
-@jit
 def row_log_sums(query, ref, where, block, code):
     """Return the logs of the weighted sums of one block of rows: own and other class.
 
     Returns two arrays (i1 - i0,); -inf for an empty sum. `where` are the rows' QuerySegments.
     """
     i0, i1, j0, j1 = block
-    least = np.full((i1 - i0, 2), np.inf)
-    total = np.zeros((i1 - i0, 2))
+    shift, total = empty_sums((i1 - i0, 2))
     buffer = _tile_buffer(query)
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(j0, j1, TILE_COLS):
@@ -244,19 +235,19 @@ def row_log_sums(query, ref, where, block, code):
                 s, at = tile[i - ti, :n_cols], i - i0
                 lo = _clip(where.starts[i] - tj, 0, n_cols)
                 hi = _clip(where.stops[i] - tj, 0, n_cols)
-                least[at, 0], total[at, 0] = _add_shifted(
-                    code, s[lo:hi], weights[lo:hi], least[at, 0], total[at, 0]
+                shift[at, 0], total[at, 0] = _add_pairs(
+                    code, s[lo:hi], weights[lo:hi], shift[at, 0], total[at, 0]
                 )
-                least[at, 1], total[at, 1] = _add_shifted(
-                    code, s[:lo], weights[:lo], least[at, 1], total[at, 1]
+                shift[at, 1], total[at, 1] = _add_pairs(
+                    code, s[:lo], weights[:lo], shift[at, 1], total[at, 1]
                 )
-                least[at, 1], total[at, 1] = _add_shifted(
-                    code, s[hi:], weights[hi:], least[at, 1], total[at, 1]
+                shift[at, 1], total[at, 1] = _add_pairs(
+                    code, s[hi:], weights[hi:], shift[at, 1], total[at, 1]
                 )
     own, other = np.empty(i1 - i0), np.empty(i1 - i0)
     for at in range(i1 - i0):
-        own[at] = _log_of_shifted(least[at, 0], total[at, 0])
-        other[at] = _log_of_shifted(least[at, 1], total[at, 1])
+        own[at] = log_sum(shift[at, 0], total[at, 0])
+        other[at] = log_sum(shift[at, 1], total[at, 1])
     return own, other
 
 
@@ -269,8 +260,7 @@ def row_class_log_sums(query, ref, offsets, block, code):
     """
     i0, i1, j0, j1 = block
     n_classes = offsets.size - 1
-    least = np.full((i1 - i0, n_classes), np.inf)
-    total = np.zeros((i1 - i0, n_classes))
+    shift, total = empty_sums((i1 - i0, n_classes))
     buffer = _tile_buffer(query)
     for ti in range(i0, i1, TILE_ROWS):
         for tj in range(j0, j1, TILE_COLS):
@@ -282,22 +272,22 @@ def row_class_log_sums(query, ref, offsets, block, code):
                 at = i - i0
                 for c in range(first, last):
                     lo, hi = max(offsets[c], tj) - tj, min(offsets[c + 1], j_end) - tj
-                    least[at, c], total[at, c] = _add_shifted(
+                    shift[at, c], total[at, c] = _add_pairs(
                         code,
                         tile[i - ti, lo:hi],
                         ref.weights[tj + lo : tj + hi],
-                        least[at, c],
+                        shift[at, c],
                         total[at, c],
                     )
     for at in range(i1 - i0):
         for c in range(n_classes):
-            total[at, c] = _log_of_shifted(least[at, c], total[at, c])
+            total[at, c] = log_sum(shift[at, c], total[at, c])
     return total
 
 
 @jit
-def _weigh_shifted(code, s, weights, log_total, pull):
-    """Turn the distances `s` into pull * weights * -k'(s) / exp(log_total), in place.
+def _weigh_shifted(code, s, weights, log_total, factor):
+    """Turn the distances `s` into factor * weights * -k'(s) / exp(log_total), in place.
 
     Returns how many of them are not zero.
     """
@@ -308,10 +298,10 @@ def _weigh_shifted(code, s, weights, log_total, pull):
     live = 0
     if code == GAUSSIAN:
         for c in range(s.size):
-            s[c] = pull * weights[c] * exp(-s[c] - log_total)
+            s[c] = factor * weights[c] * exp(-s[c] - log_total)
             live += s[c] != 0
     else:
-        strength = pull * exp(-log_total)
+        strength = factor * exp(-log_total)
         for c in range(s.size):
             s[c] = strength * weights[c] * smooth_fall(code, s[c])
             live += s[c] != 0

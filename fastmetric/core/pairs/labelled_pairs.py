@@ -104,7 +104,7 @@ def weigh(Z, pairs, kappa_sq, noise, rows, q, weights):
 
 
 @jit
-def pull(Z, pairs, weights, first, last, U):
+def weighted_differences(Z, pairs, weights, first, last, U):
     """Write u_i = sum of omega (z_i - z_j) over all pairs of row i, first or second.
 
     Of the rows first:last, into U (last - first, p).

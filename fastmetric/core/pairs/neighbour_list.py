@@ -79,11 +79,11 @@ def sum_listed(starts, cols, s, least_i, least_j):
 
 
 @jit
-def gradient_listed(starts, cols, s, side_i, side_j, rows, faint):
+def gradient_listed(starts, cols, s, side_i, side_j, rows, negligible):
     """Return sum_j v_ij w_j (m, D) over `rows` w_j, and the sums of v by i (m,) and by j (n,).
 
-    v_ij = lambda_ij + lambda_ji, zero up to `faint`. A side is the smallest distances of its rows
-    and their shares, 1 over the sum of exp((least - s) / 2).
+    v_ij = lambda_ij + lambda_ji, zero up to `negligible`. A side is the smallest distances of its
+    rows and their shares, 1 over the sum of exp((least - s) / 2).
     """
     (least_i, share_i), (least_j, share_j) = side_i, side_j
     m, half, longest = least_i.size, s.dtype.type(0.5), _longest(starts)
@@ -104,7 +104,7 @@ def gradient_listed(starts, cols, s, side_i, side_j, rows, faint):
             weight = weights[k]
             live[count] = js[k]
             weights[count] = weight
-            count += np.uintp(weight > faint)
+            count += np.uintp(weight > negligible)
         total = 0.0
         for k in range(count):
             total += weights[k]

@@ -113,9 +113,9 @@ def empty_gradient(n, points):
 
 
 @jit
-def gradient_from(pulls, start):
+def gradient_from(gradient, start):
     """Return the gradient at the points from `start` on."""
-    return PairGradient(pulls.sums[start:], pulls.weights[start:])
+    return PairGradient(gradient.sums[start:], gradient.weights[start:])
 
 
 def add_gradient(total: PairGradient, part: PairGradient, where: slice | np.ndarray) -> None:
@@ -125,10 +125,10 @@ def add_gradient(total: PairGradient, part: PairGradient, where: slice | np.ndar
     total.weights[where] += part.weights[:n]
 
 
-def gradient_rows(pulls: PairGradient, points: Points) -> np.ndarray:
+def gradient_rows(gradient: PairGradient, points: Points) -> np.ndarray:
     """Return u (n, d), what was scattered to the points."""
     n, d = points.size, points.width
-    return pulls.weights[:n, None] * points.rows[:n, :d] - pulls.sums[:n, :d]
+    return gradient.weights[:n, None] * points.rows[:n, :d] - gradient.sums[:n, :d]
 
 
 @jit

@@ -28,7 +28,7 @@ def weigh(products, sq_query, sq_ref, self_index, col_sums):
     m, n = products.shape
     number = products.dtype.type
     log_sums, row_sums, live = np.empty(m), np.empty(m), 0
-    half, faint = number(0.5), number(np.finfo(products.dtype).eps / (4 * n))
+    half, negligible = number(0.5), number(np.finfo(products.dtype).eps / (4 * n))
     for i in range(m):
         row, sq = products[i], sq_query[i]
         for j in range(n):
@@ -44,7 +44,7 @@ def weigh(products, sq_query, sq_ref, self_index, col_sums):
         share, row_sum = number(1 / total), 0.0
         for j in range(n):
             weight = share * row[j]
-            weight = weight if weight > faint else number(0)
+            weight = weight if weight > negligible else number(0)
             row[j] = weight
             row_sum += weight
             col_sums[j] += weight

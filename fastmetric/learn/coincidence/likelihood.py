@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from fastmetric import engine
-from fastmetric.core.pairs.labelled_pairs import Pairs, pull, search_scales, weigh
+from fastmetric.core.pairs.labelled_pairs import Pairs, search_scales, weigh, weighted_differences
 from fastmetric.learn.rows import Rows, beyond_rounding, column_means
 
 _WORK = 4e6  # pairs times dimensions in a block
@@ -139,7 +139,7 @@ class Coincidence:
         def task(rows: tuple[int, int]) -> np.ndarray:
             first, last = rows
             U = np.empty((last - first, Z.shape[1]), Z.dtype)
-            pull(Z, self.pairs, weights, first, last, U)
+            weighted_differences(Z, self.pairs, weights, first, last, U)
             return U.T @ (self.X.block(slice(first, last)) - self.center)
 
         blocks = self._blocks(Z.shape[1], _PRODUCT * total.size)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric.core.gaussians.local_gaussians import LOWEST, Shapes, Sums
+from fastmetric.core.gaussians.local_gaussians import Shapes
+from fastmetric.core.shifted_sums import EMPTY, ShiftedSums
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 
 
@@ -44,7 +45,7 @@ def shapes_of(
         )
 
 
-def empty_sums(grid: ShapeGrid, m: int) -> Sums:
+def grid_sums(grid: ShapeGrid, m: int) -> ShiftedSums:
     """Return empty sums at m queries."""
     shape = (len(grid.counts), len(grid.noise), m)
-    return Sums(np.full(shape, LOWEST), np.zeros(shape))
+    return ShiftedSums(np.full(shape, EMPTY), np.zeros(shape))

@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.gaussians.local_gaussians import Marginals, Sums, add_pairs, list_pairs
+from fastmetric.core.gaussians.local_gaussians import Marginals, add_pairs, list_pairs
+from fastmetric.core.shifted_sums import ShiftedSums
 from fastmetric.learn import costs
 from fastmetric.learn.chooser import cheaper
-from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, empty_sums, shapes_of
+from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, grid_sums, shapes_of
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.rows import ArrayRows
 
@@ -143,10 +144,10 @@ def _known_terms(
         closeness -= half_norms[block.points]  # (|x|² - |x - x_i|²) / 2
         nearest, places = np.unique(closeness.argmax(axis=1), return_inverse=True)
         nearest += block.points.start
-        sums = empty_sums(grid, len(places))
+        sums = grid_sums(grid, len(places))
         every = np.arange(len(places))
         _add_pairs(gaussians, query[block.rows], nearest, places, every, grid, sums)
-        return sums.top[0, 0]
+        return sums.shifts[0, 0]
 
     (m, n), known = (len(query), len(points)), np.full(len(query), -np.inf)
     blocks = [
@@ -205,7 +206,7 @@ def add_screened(
     query: np.ndarray,
     block: Block,
     grid: ShapeGrid,
-    sums: Sums,
+    sums: ShiftedSums,
     *,
     screen: Screen,
     add_all: Callable[..., None],
@@ -219,7 +220,7 @@ def add_screened(
     for first in range(block.points.start, block.points.stop, step):
         part = slice(first, min(first + step, block.points.stop))
         # A term added so far may be larger than the known one.
-        known = np.maximum(screen.known[block.rows], sums.top[0, 0])
+        known = np.maximum(screen.known[block.rows], sums.shifts[0, 0])
         own = screen._replace(query=coordinates, known=known)
         rows, columns = _listed(gaussians, part, grid, own)
         if len(rows) > costs.SCREENED_SHARE * len(known) * (part.stop - first):
@@ -235,7 +236,7 @@ def _add_pairs(
     rows: np.ndarray,
     columns: np.ndarray,
     grid: ShapeGrid,
-    sums: Sums,
+    sums: ShiftedSums,
 ) -> None:
     """Add the pairs of Gaussians `points`[rows] and queries `columns` to the sums."""
     add_pairs(

@@ -10,11 +10,11 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.gaussians.local_gaussians import (
     Products,
-    Sums,
     add_by_differences,
     add_by_products,
 )
-from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, empty_sums, shapes_of
+from fastmetric.core.shifted_sums import ShiftedSums
+from fastmetric.learn.manifold.covariance_grid import Block, ShapeGrid, grid_sums, shapes_of
 from fastmetric.learn.manifold.gaussian_tree import log_densities_by_tree
 from fastmetric.learn.manifold.marginal_screening import add_screened, make_screen
 from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
@@ -56,10 +56,10 @@ def log_densities(
     blocks = _blocks(len(query), len(gaussians.X), grid, side, products)
 
     def task(block: Block) -> np.ndarray:
-        sums = empty_sums(grid, block.rows.stop - block.rows.start)
+        sums = grid_sums(grid, block.rows.stop - block.rows.start)
         add(gaussians, query, block, grid, sums)
         with np.errstate(divide="ignore"):  # a total of 0: all terms underflowed
-            return sums.top + np.log(sums.total)
+            return sums.shifts + np.log(sums.totals)
 
     logs = np.full((len(grid.counts), len(grid.noise), len(query)), -np.inf)
     parts = engine.run(task, blocks, n_jobs=n_jobs, label=label)
@@ -137,7 +137,7 @@ def _tiles(
 
 
 def _add_by_products(
-    gaussians: LocalGaussians, query: np.ndarray, block: Block, grid: ShapeGrid, sums: Sums
+    gaussians: LocalGaussians, query: np.ndarray, block: Block, grid: ShapeGrid, sums: ShiftedSums
 ) -> None:
     """Add the Gaussians of a block to the sums at its queries, by matrix products."""
     dtype, q = query.dtype, int(grid.counts[-1])
@@ -146,7 +146,7 @@ def _add_by_products(
 
 
 def _add_by_differences(
-    gaussians: LocalGaussians, query: np.ndarray, block: Block, grid: ShapeGrid, sums: Sums
+    gaussians: LocalGaussians, query: np.ndarray, block: Block, grid: ShapeGrid, sums: ShiftedSums
 ) -> None:
     """Add the Gaussians of a block to the sums at its queries, by differences."""
     add_by_differences(
