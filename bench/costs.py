@@ -15,18 +15,21 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from scipy.optimize import nnls
 
 from fastmetric import engine
 from fastmetric.learn import costs
+from fastmetric.learn.chooser import Way
 from fastmetric.learn.kernel_sums import log_sums as densities
 from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH, KERNELS
-from fastmetric.learn.local_component.e_step import NeighbourList, Products
+from fastmetric.learn.local_component.e_step import Expecting, NeighbourList, Products
 from fastmetric.learn.local_component.product_e_step import Neighbours
-from fastmetric.learn.pair_sums.problem import PairProblem, Queries, RowWeights, Segments
+from fastmetric.learn.pair_sums.problem import PairProblem, PairSums, Queries, RowWeights, Segments
 from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 
 ROWS = {
@@ -85,12 +88,13 @@ def density_cases(scale: float) -> Iterator[Case]:
             row = "SUMS"
             if not way.all_pairs and chosen.walk.rule.in_float32:
                 row = "SUMS_IN_FLOAT32"
+            built = way(problem, 1)
             yield Case(
                 row,
                 f"density, n={n}, d={d}, h={bandwidth}, rtol={rtol:g}",
-                way.name,
-                way(problem, 1).cost,
-                lambda sums=sums, rtol=rtol, method=method: sums.log_sums(rtol=rtol, method=method),
+                built.name,
+                built.cost,
+                partial(sums.log_sums, rtol=rtol, method=method),
             )
 
 
@@ -103,11 +107,8 @@ def choosing(recorded: list[Any]) -> Iterator[None]:
         recorded.append((problem, choose(problem, *args)))
         return recorded[-1][1]
 
-    densities.choose = record
-    try:
+    with patch.object(densities, "choose", record):
         yield
-    finally:
-        densities.choose = choose
 
 
 def class_cases(scale: float) -> Iterator[Case]:
@@ -140,8 +141,8 @@ def class_cases(scale: float) -> Iterator[Case]:
                     row,
                     name,
                     way.__name__,
-                    lambda way=way, problem=problem: way(problem, 1).cost(),
-                    lambda way=way, problem=problem: both_passes(way(problem, 1)),
+                    partial(cost_of, way, problem),
+                    partial(both_passes, way, problem),
                 )
 
 
@@ -153,9 +154,15 @@ def _row_of(way: Any, problem: PairProblem) -> str:
     return "CUTOFF" if compact else "SUMS_AND_GRADIENT"
 
 
-def both_passes(sums: Any) -> None:
+def cost_of(way: type[Way], problem: Any) -> float:
+    """Return what a way costs, in nanoseconds by the table."""
+    return way(problem, 1).cost()
+
+
+def both_passes(way: type[PairSums], problem: PairProblem) -> None:
     """Compute all that a problem asks for."""
-    if sums.problem.per_segment:
+    sums = way(problem, 1)
+    if problem.per_segment:
         sums.by_segment()
         return
     found = sums.log_sums()
@@ -182,9 +189,14 @@ def e_step_cases(scale: float) -> Iterator[Case]:
                     "E_STEP",
                     f"E-step, n={n}, D={D}, q={q}, spread={spread}",
                     way.name,
-                    lambda way=way, problem=problem: way(problem, 1).cost(),
-                    lambda way=way, problem=problem: way(problem, 1).log_sums_and_scatter(),
+                    partial(cost_of, way, problem),
+                    partial(e_step, way, problem),
                 )
+
+
+def e_step(way: type[Expecting], problem: Neighbours) -> None:
+    """Compute an E-step."""
+    way(problem, 1).log_sums_and_scatter()
 
 
 # Measuring

@@ -49,7 +49,7 @@ def peer(iteration: Iteration) -> np.ndarray:
     Each thread has a BLAS of its own, so that what BLAS does not do has all cores, too.
     """
     (problem, model), n = iteration, len(iteration.problem.X)
-    X = problem.X - problem.mean.astype(problem.X.dtype)
+    X = problem.X.resident() - problem.mean.astype(problem.X.dtype)
     Z = X @ model.B.T.astype(X.dtype)
     half = np.einsum("ij,ij->i", Z, Z) / 2
 
@@ -64,7 +64,7 @@ def peer(iteration: Iteration) -> np.ndarray:
         K /= K.sum(axis=1, keepdims=True)
         return K.sum(axis=0), Z[rows].T @ (K @ Z)
 
-    r, cross = 0.0, 0.0
+    r, cross = np.zeros(n, Z.dtype), np.zeros((Z.shape[1], Z.shape[1]), Z.dtype)
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         for col_sums, part in pool.map(block, range(0, n, _BLOCK)):
             r, cross = r + col_sums, cross + part

@@ -169,7 +169,7 @@ def exact(plan: Plan) -> Iterator[Row]:
     """Standard normal points without a tolerance, on both sides all pairs that matter."""
     problem = both.normal_problem(*plan.exact)
     compiling = clock(partial(both.load_code, problem)).best
-    sides = {"peer": both.sklearn, "ours": both.ours}
+    sides: dict[str, Callable[[Problem], np.ndarray]] = {"peer": both.sklearn, "ours": both.ours}
     timings = take_turns(_tasks(sides, problem), plan.repeats, once=("peer",))
     row = _row("exact", f"normal {problem} rtol=0", Truth(problem), timings)
     row.compile_seconds, row.note = compiling, "the peer is scikit-learn; it ran once"

@@ -35,11 +35,11 @@ def solver(plan: Plan) -> Iterator[Row]:
     compiling = clock(lambda: solvers.by_em(problem, W, noise, max_iter=1, tol=0.0)).best
     em_runs, our_runs = [], []
     for _ in range(plan.repeats):
-        recorder = Recorder()
+        recorder = Recorder[solvers.Model]()
         solvers.by_em(problem, W, noise, max_iter=plan.steps, tol=-1.0, recorder=recorder)
         em = recorder.history()
         goal = em["log_likelihood"][-1]
-        recorder = Recorder()
+        recorder = Recorder[solvers.Model]()
         solvers.by_lbfgs(problem, W, noise, max_iter=plan.steps, tol=0.0, recorder=recorder)
         ours = recorder.history()
         reached = np.flatnonzero(ours["log_likelihood"] >= goal)
@@ -64,9 +64,10 @@ def solver(plan: Plan) -> Iterator[Row]:
 def online(plan: Plan) -> Iterator[Row]:
     """The same pairs with kappa = 1: L-BFGS on all of them, and one pass of `partial_fit_pairs`."""
     problem, _, _ = _problem(plan.n)
-    X, pairs = problem.X, np.column_stack([problem.pairs.firsts, problem.pairs.seconds])
+    X = problem.X.resident()
+    pairs = np.column_stack([problem.pairs.firsts, problem.pairs.seconds])
     signs = np.where(problem.pairs.coincide, 1, -1)
-    together = Coincidence(ArrayRows(X), problem.pairs, np.ones(len(X)))
+    together = Coincidence(problem.X, problem.pairs, np.ones(len(X)))
     start = together.scaled(np.eye(X.shape[1]), START_NOISE / X.shape[1])
 
     def mean(W: np.ndarray, noise: float) -> float:

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -37,7 +37,9 @@ FULL = Plan(
 QUICK = Plan(n=1_500, repeats=3, sizes=(4_000, 8_000), held_out=500, sweeps=3)
 
 # Of standardised columns, whose units are 0.001 to 0.1 of a deviation.
-_COVERTYPE = dict(nu=1e-3, batch_size=2_000, n_neighbors=3_000, discount=0.1, random_state=0)
+_COVERTYPE: dict[str, Any] = dict(
+    nu=1e-3, batch_size=2_000, n_neighbors=3_000, discount=0.1, random_state=0
+)
 
 
 def iteration(plan: Plan) -> Iterator[Row]:

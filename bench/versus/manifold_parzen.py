@@ -45,7 +45,8 @@ def scoring(plan: Plan) -> Iterator[Row]:
     """
     split = customary_split("usps")
     X, query = split.X[: plan.points], split.X_test[: plan.queries]
-    models, tasks, compiling = {}, {}, {}
+    models, compiling = {}, {}
+    tasks: dict[str, Any] = {}
     for dtype in (np.float64, np.float32):
         name, rows = np.dtype(dtype).name, query.astype(dtype)
         model = ManifoldParzen(_Q, n_neighbors=_K, noise_variance=_NOISE).fit(X.astype(dtype))

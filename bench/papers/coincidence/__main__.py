@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,7 +107,7 @@ def _mapped_error(model: Any, split: Split) -> float:
 def table(plan: Plan, out: Path) -> Iterator[Row]:
     """3-NN test error: no map, PCA, this method, and NCA beside them."""
     for name in plan.table:
-        yield from _or_reason(name, lambda name=name: _set_rows(TASKS[name], plan))
+        yield from _or_reason(name, partial(_set_rows, TASKS[name], plan))
 
 
 def _set_rows(task: Task, plan: Plan) -> Iterator[Row]:
@@ -143,7 +144,7 @@ def mixtures(plan: Plan, out: Path) -> Iterator[Row]:
     """Error against p: normal densities after PCA and LDA, factor analysers, and this method."""
     rows = []
     for name in plan.mixtures:
-        for row in _or_reason(name, lambda name=name: _mixture_rows(name, plan)):
+        for row in _or_reason(name, partial(_mixture_rows, name, plan)):
             rows.append(row)
             yield row
     pictures.error_against_p(
@@ -200,7 +201,7 @@ def plane(plan: Plan, out: Path) -> Iterator[Row]:
     One map for all classes: pairs of every row with every class mean.
     """
     for name in plan.mixtures:
-        yield from _or_reason(name, lambda name=name: _plane_rows(name, plan, out))
+        yield from _or_reason(name, partial(_plane_rows, name, plan, out))
 
 
 def _plane_rows(name: str, plan: Plan, out: Path) -> Iterator[Row]:
@@ -232,7 +233,7 @@ def dimensions(plan: Plan, out: Path) -> Iterator[Row]:
     """3-NN error against p: PCA and this method, training (leave one out) and test rows."""
     rows = []
     for name in plan.metrics:
-        for row in _or_reason(name, lambda name=name: _dimension_rows(name, plan)):
+        for row in _or_reason(name, partial(_dimension_rows, name, plan)):
             rows.append(row)
             yield row
     pictures.error_against_p(

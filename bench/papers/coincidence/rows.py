@@ -53,14 +53,15 @@ class Row(NamedTuple):
 
     def cells(self) -> list[str]:
         """Return the line as text, in the order of the headings."""
-        both = self.mean is not None and self.published is not None
+        mean, published = self.mean, self.published
+        gap = None if mean is None or published is None else mean - published
         return [
             self.data,
             str(self.p or "-"),
             self.method,
             _mean_and_error(self.errors),
-            shown(self.published, "{:.2f}"),
-            shown(self.mean - self.published if both else None, "{:+.2f}"),
+            shown(published, "{:.2f}"),
+            shown(gap, "{:+.2f}"),
             shown(float(np.mean(self.seconds)) if self.seconds else None, "{:.1f}"),
             self.note or "-",
         ]

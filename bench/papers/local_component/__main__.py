@@ -122,7 +122,8 @@ def figure_6(plan: Plan, out: Path) -> Iterator[Row]:
     base = np.array([fit[:2] for fit in fits])
     for k, part in enumerate(("train", "test")):
         _, _, sweeps, seconds = zip(*fits, strict=True)
-        yield Row(part, f"nu = {nu:.2g}", "batch EM: level", base[:, k], None, sweeps, (), seconds)
+        level = list(base[:, k])
+        yield Row(part, f"nu = {nu:.2g}", "batch EM: level", level, None, sweeps, (), seconds)
     rows = []
     for setting in plan.settings:
         fits = [measure.losses(p, nu, setting, seed) for seed, p in enumerate(splits)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from bench.papers.local_component.data import CLUSTERS, Clusters, Parts, noisy
 from bench.papers.local_component.rows import FIGURE_5, PUBLISHED_ROWS, Row
 from bench.shared.setup import clock
 from fastmetric import LocalComponentAnalysis
-from fastmetric.learn.local_component.penalty_choice import best_nu, gaussian_nu, range_of_nu
+from fastmetric.learn.local_component.penalty_choice import gaussian_nu, range_of_nu
+from fastmetric.learn.optim.scalar_search import search_uphill
 from fastmetric.learn.rows import ArrayRows
 
 _CONTRASTS = ("logcosh", "exp", "cube")
@@ -91,7 +93,7 @@ def fast_ica(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Judged:
     best = 0.0
     for contrast in _CONTRASTS:
         ica = FastICA(algorithm="deflation", fun=contrast, random_state=0)
-        best = max(best, spectral(quietly(lambda ica=ica: ica.fit_transform(X))[:, :2], y, problem))
+        best = max(best, spectral(quietly(partial(ica.fit_transform, X))[:, :2], y, problem))
     return Judged(best)
 
 
@@ -205,7 +207,7 @@ def _density(variant: str, parts: Parts) -> tuple[float, float, int, int]:
         plain = parameters | {"gaussian": split}  # a search for every nu would take long
         return fitted(nu, **plain, **_SEARCH).score(parts.validation)
 
-    nu = best_nu(value, *range_of_nu(ArrayRows(parts.train)))
+    nu = search_uphill(value, *range_of_nu(ArrayRows(parts.train)))
     timing = clock(lambda: fitted(nu, **parameters, tol=1e-4))
     model = timing.result
     return -model.score(parts.test), timing.best, model.n_iter_, model.n_local_
@@ -242,7 +244,7 @@ def nu_of(parts: Parts) -> float:
     def value(nu: float) -> float:
         return quietly(lambda: local(nu=nu, **_SEARCH).fit(parts.train)).score(parts.validation)
 
-    return best_nu(value, *range_of_nu(ArrayRows(parts.train)))
+    return search_uphill(value, *range_of_nu(ArrayRows(parts.train)))
 
 
 def pca() -> PCA:

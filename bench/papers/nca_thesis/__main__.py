@@ -107,7 +107,7 @@ def _large_set(data: str, limits: dict[str, Any]) -> Iterator[Row]:
 
 def _large_variants(limits: dict[str, Any], alpha: float) -> tuple[Variant, ...]:
     """Return the variants for many rows, in the order of the thesis."""
-    limited = partial(nca, **limits)
+    limited: Callable[..., Variant] = partial(nca, **limits)
     return (
         Variant("PCA", PCA),
         limited("sub-sampling", solver="lbfgs", subsample=0.1),
@@ -154,7 +154,8 @@ def _covertype(plan: Plan) -> Iterator[Row]:
 
 def projections(plan: Plan, out: Path) -> Iterator[Row]:
     """Maps of USPS and wine to the plane, and pictures of the test rows there."""
-    pca, limited = Variant("PCA", PCA), partial(nca, solver="stochastic", **plan.limits)
+    pca = Variant("PCA", PCA)
+    limited: Callable[..., Variant] = partial(nca, solver="stochastic", **plan.limits)
     variants = (pca, limited("NCA, stochastic"), limited("NCA, compact", kernel="biweight"))
     yield from _or_reason("USPS", lambda: _in_the_plane("USPS", digits("USPS"), variants, out))
     yield from _in_the_plane("wine", random_splits("wine", 1)[0], (pca, *_SMALL_VARIANTS[:2]), out)

@@ -99,10 +99,11 @@ def _draw_set(axis: Any, strip: Any, rows: Sequence[Row]) -> None:
     for row, seconds, rule in measured:
         style = _STYLES[row.variant]
         axis.scatter(seconds, rule, s=_size(style), zorder=3, linewidths=0, **style._asdict())
-        if row.published.seconds is not None:
-            line = [(seconds, row.published.seconds), (rule, row.published.rule)]
+        published = row.published
+        if published.seconds is not None and published.rule is not None:
+            line = [(seconds, published.seconds), (rule, published.rule)]
             axis.plot(*line, ":", color=style.color, lw=1.2, zorder=2)
-            _hollow(axis, style, row.published.seconds, row.published.rule)
+            _hollow(axis, style, published.seconds, published.rule)
     # The three ways of making mini-batches have one published value: a marker for the first.
     untimed = {row.published: row for row in reversed(rows) if row.published.seconds is None}
     for place, (published, row) in enumerate(reversed(untimed.items())):
@@ -152,7 +153,7 @@ def _legend_handles(variants: set[str]) -> list[Any]:
         for name, style in looks.items()
     ]
     label = "published (USPS: of another set)"
-    hollow = dict(marker="o", markerfacecolor="white", markeredgecolor="#5b6270")
+    hollow: dict[str, Any] = dict(marker="o", markerfacecolor="white", markeredgecolor="#5b6270")
     return [*handles, Line2D([], [], linestyle="", markersize=8, label=label, **hollow)]
 
 

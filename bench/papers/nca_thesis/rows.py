@@ -124,14 +124,14 @@ class Row(NamedTuple):
     def cells(self) -> list[str]:
         """Return the line as text, in the order of the headings."""
         published, rule = self.published, self.mean("rule")
-        both = rule is not None and published.rule is not None
+        gap = None if rule is None or published.rule is None else rule - published.rule
         return [
             self.data,
             str(self.d or "-"),
             self.variant,
             _mean_and_error(self.values("rule")),
             shown(published.rule, "{:.2f}"),
-            shown(rule - published.rule if both else None, "{:+.2f}"),
+            shown(gap, "{:+.2f}"),
             _mean_and_error(self.values("neighbor")),
             shown(published.neighbor, "{:.2f}"),
             shown(self.mean("seconds"), "{:.2f}"),
