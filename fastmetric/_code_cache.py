@@ -10,8 +10,8 @@ where the stamp is a digest of all that the code depends on. An entry with anoth
 obsolete and is written anew; one that is damaged is compiled again and said to be.
 
 A process that does not find an entry locks its file until the code is saved, so that processes
-which start together compile each function once. A function is locked while those that it calls
-are compiled; calls have no cycles, so neither have the processes that wait for one another.
+which start together compile each function once. Functions that only compiled code calls have no
+entry (`_jit`): a process holds one lock at a time, so no two wait for each other.
 """
 
 from __future__ import annotations
