@@ -1,9 +1,9 @@
 """Metrics and densities learnt from data too large for n x n matrices.
 
-Every estimator has a file of its own here: parameters, validation, attributes. Its fit is in
+Every public class has a file of its own here: parameters, validation, attributes. Its fit is in
 `learn`, the loops that are compiled in `core`. Of the other files, `engine` runs every loop over
 blocks (threads, Ctrl-C), `_jit` compiles, `_code_cache` keeps compiled code on disk, `_validate`
-is the border at which bad input is refused, and `cli` is the command line.
+refuses bad input, and `cli` is the command line.
 """
 
 from fastmetric.density_classifier import DensityClassifier

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
 from fastmetric import _validate
 from fastmetric.core.tree.balanced_tree import Tree
@@ -220,8 +219,7 @@ def _hand_out(results: np.ndarray, which: np.ndarray, ends: np.ndarray, values: 
 
 def _points(X: Any, dtype: Any) -> np.ndarray:
     """Return points (n, d), finite numbers whose squared distances do not overflow."""
-    _validate.refuse_strings(X)
-    return _validate.squarable(check_array(X, dtype=dtype, input_name="X"), "X")
+    return _validate.squarable(_validate.float_array(X, "X", dtype), "X")
 
 
 def _radii(r: Any, X: np.ndarray) -> np.ndarray:

@@ -16,8 +16,16 @@ from fastmetric.learn.coincidence import likelihood_solvers as solvers
 from fastmetric.learn.coincidence.impostor_rounds import Settings
 from fastmetric.learn.coincidence.likelihood_solvers import Model
 from fastmetric.learn.coincidence.streaming_pairs import PairSteps
-from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder, report, say
-from fastmetric.learn.rows import ArrayRows
+from fastmetric.learn.optim.outcome import (
+    Ending,
+    Iterate,
+    Outcome,
+    Recorder,
+    report,
+    say,
+    say_iterate,
+)
+from fastmetric.learn.rows import as_rows
 
 _INITS = ("auto", "rca", "pca", "identity")
 _ADVICE = "Raise max_iter or tol."
@@ -194,7 +202,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             ways = coincidence_fit.schedules(self._settings(), self.n_passes, len(X))
             rng = check_random_state(self.random_state)
             state, outcome = coincidence_fit.fit(
-                ArrayRows(X, self.n_jobs), y, ways, given, rng, self._tell, self._tell_errors
+                as_rows(X, self.n_jobs), y, ways, given, rng, self._tell, self._tell_errors
             )
             self._set_model(state.model, outcome, X.dtype, unit=state.unit())
             self.length_scales_ = state.length_scales()
@@ -223,7 +231,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             self._check_parameters()
             X, firsts, seconds, coincide = given_pairs.pairs(self, pairs, y, X)
-            rows = ArrayRows(X, self.n_jobs)
+            rows = as_rows(X, self.n_jobs)
             given = self._given(X.shape[1])
             start = coincidence_fit.problem_of_pairs(rows, (firsts, seconds, coincide), given)
             outcome = coincidence_fit.fit_pairs(*start, self._settings(), self._tell)
@@ -257,7 +265,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._check_parameters()
             first = not hasattr(self, "components_")
             X, firsts, seconds, coincide = given_pairs.pairs(self, pairs, y, X, first)
-            rows = ArrayRows(X, self.n_jobs)
+            rows = as_rows(X, self.n_jobs)
             if first:
                 pairs_of_rows = firsts, seconds, coincide
                 given = self._given(X.shape[1])
@@ -297,7 +305,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         X = _validate.query_data(self, X)
         origin = np.zeros(X.shape[1], X.dtype)
         W = self.components_.astype(X.dtype, copy=False)
-        return ArrayRows(X, self.n_jobs).project(origin, W)
+        return as_rows(X, self.n_jobs).project(origin, W)
 
     def _check_parameters(self) -> None:
         """Raise on a parameter out of range."""
@@ -334,12 +342,12 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _tell(self, iterate: Iterate[Model]) -> None:
         """Print a line for an iteration if verbose."""
         if self.verbose:
-            say("LatentCoincidenceAnalysis", iterate)
+            say_iterate("LatentCoincidenceAnalysis", iterate)
 
     def _tell_errors(self, share: float) -> None:
         """Print the share of errors on rows held out if verbose."""
         if self.verbose:
-            print(f"[LatentCoincidenceAnalysis] validation {share:.6g}", flush=True)
+            say("LatentCoincidenceAnalysis", f"validation {share:.6g}")
 
     def _set_model(self, model: Model, outcome: Outcome, dtype: np.dtype, unit: float) -> None:
         """Set what was learnt, in units in which the length scale `unit` is 1."""

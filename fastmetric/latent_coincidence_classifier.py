@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
 from fastmetric.learn.coincidence import class_means
 from fastmetric.learn.coincidence.likelihood_solvers import SOLVERS
-from fastmetric.learn.rows import ArrayRows
+from fastmetric.learn.optim.outcome import say, warn_not_converged
+from fastmetric.learn.rows import as_rows
 
 
 class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
@@ -117,15 +116,14 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
             _validate.squarable(X, "X")
             p = _validate.integer("n_components", self.n_components, 1, X.shape[1])
             settings = class_means.Settings(self.solver, self.max_iter, self.tol)
-            models, rows = [], ArrayRows(X, self.n_jobs)
+            models, rows = [], as_rows(X, self.n_jobs)
             for fitted in class_means.fit_classes(rows, y, p, settings):
                 models.append(fitted)
                 if self.verbose:
                     name, value = self.classes_[len(models) - 1], fitted.model.log_likelihood
-                    print(
-                        f"[LatentCoincidenceClassifier] {name!r}: {fitted.n_iter} iterations, "
-                        f"log-likelihood {value:.6g}",
-                        flush=True,
+                    say(
+                        "LatentCoincidenceClassifier",
+                        f"{name!r}: {fitted.n_iter} iterations, log-likelihood {value:.6g}",
                     )
             self.components_ = np.stack([one.model.W for one in models]).astype(X.dtype)
             self.means_ = np.stack([one.mean for one in models])
@@ -134,11 +132,9 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
             self.n_iter_ = max(one.n_iter for one in models)
         slow = [name for name, one in zip(self.classes_, models, strict=True) if not one.converged]
         if slow:
-            warnings.warn(
+            warn_not_converged(
                 f"LatentCoincidenceClassifier has not converged after {self.max_iter} iterations "
-                f"for {len(slow)} of {len(models)} classes. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
+                f"for {len(slow)} of {len(models)} classes. Raise max_iter or tol."
             )
         return self
 
@@ -158,7 +154,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = _validate.query_data(self, X)
         models = self.components_, self.means_, self.noise_variances_
-        return class_means.log_coincidences(ArrayRows(X, self.n_jobs), *models)
+        return class_means.log_coincidences(as_rows(X, self.n_jobs), *models)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of coinciding with each mean, scaled to add up to one.

@@ -28,8 +28,8 @@ from fastmetric.learn.local_component.covariance_model import (
 from fastmetric.learn.local_component.em import Problem
 from fastmetric.learn.local_component.per_row import Kernels
 from fastmetric.learn.local_component.streaming_rows import Seen
-from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder, report, say
-from fastmetric.learn.rows import ArrayRows, mean_and_covariance
+from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder, report, say_iterate
+from fastmetric.learn.rows import as_rows, mean_and_covariance
 
 _COVARIANCES = ("full", "diag", "spherical", "low_rank", "local")
 _NEIGHBOURS = 3000  # rows that partial_fit keeps, unless told otherwise
@@ -220,7 +220,7 @@ class LocalComponentAnalysis(
             X = _validate.unlabelled_data(self, X, least_rows=2)
             self._check_parameters(*X.shape)
             rng = check_random_state(self.random_state)
-            rows = ArrayRows(X, self.n_jobs)
+            rows = as_rows(X, self.n_jobs)
             fitted = local_fit.fit(rows, self._settings(len(X)), rng, self._tell)
             problem, model, outcome = fitted.problem, fitted.model, fitted.outcome
             self._set_model(model, problem.mean, problem.rows(model), fitted.roots)
@@ -260,13 +260,13 @@ class LocalComponentAnalysis(
             self._check_parameters(None, X.shape[1])
             size = self.n_neighbors or _NEIGHBOURS
             if first:
-                rows = ArrayRows(X, self.n_jobs)
+                rows = as_rows(X, self.n_jobs)
                 rng = check_random_state(self.random_state)
                 moments = mean_and_covariance(rows)
                 seen, places = streaming_rows.first_seen(rows, size, rng, moments)
             else:
                 before = self._remembered()
-                rows = ArrayRows(_validate.in_precision_of(X, before.sample, "X"), self.n_jobs)
+                rows = as_rows(_validate.in_precision_of(X, before.sample, "X"), self.n_jobs)
                 rng = streaming_rows.generator(self.random_state, before.n)
                 seen, places = streaming_rows.joined(before, rows, size, rng)
             problem = Problem(
@@ -298,7 +298,7 @@ class LocalComponentAnalysis(
         """
         check_is_fitted(self)
         X = _validate.query_data(self, X)
-        return ArrayRows(X, self.n_jobs).project(self.mean_, self.components_, precise=True)
+        return as_rows(X, self.n_jobs).project(self.mean_, self.components_, precise=True)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log density at each row, with no training row left out.
@@ -480,7 +480,7 @@ class LocalComponentAnalysis(
                 self.n_jobs,
             )
         if self._roots is None:
-            W = self._density.coordinates(ArrayRows(X, self.n_jobs))
+            W = self._density.coordinates(as_rows(X, self.n_jobs))
             if self.n_local_:
                 _validate.squarable(W[:, : self.n_local_], "X")
             return self._density.log_densities(W, self._label)
@@ -491,7 +491,7 @@ class LocalComponentAnalysis(
     def _tell(self, iterate: Iterate) -> None:
         """Print a line for an iteration if verbose."""
         if self.verbose:
-            say("LocalComponentAnalysis", iterate)
+            say_iterate("LocalComponentAnalysis", iterate)
 
     def _report(self, outcome: Outcome) -> None:
         """Tell how the fit ended, if not by convergence."""

@@ -1,14 +1,12 @@
-"""Mean shift: clusters are the hills of a density, their centres its modes."""
+"""Mean shift: clusters are the basins of attraction of a density's modes, their centres."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
@@ -16,10 +14,11 @@ from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, gradient_bandwidth, metric_of
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
 from fastmetric.learn.modes.mode_search import Modes, SearchSettings, bins, find_modes, nearest
+from fastmetric.learn.optim.outcome import warn_not_converged
 
 
 class MeanShift(ClusterMixin, BaseEstimator):
-    """Clusters as the hills of a Gaussian kernel density; the parameters of scikit-learn's.
+    """Clusters around the modes of a Gaussian kernel density; the parameters of scikit-learn's.
 
     Every row moves to a mode of the density, and rows that reach the same mode are a cluster.
     The metric is that of the bandwidth: a covariance that was learnt, for example by
@@ -253,11 +252,10 @@ class MeanShift(ClusterMixin, BaseEstimator):
         bounds = logs.lower - volume - rounding, logs.upper - volume + rounding
         self.log_density_bounds_ = np.stack(bounds, axis=1)
         if modes.n_left:
-            warnings.warn(
+            warn_not_converged(
                 f"{modes.n_left} of {len(modes.points)} centres are not modes yet after max_iter="
                 f"{self.max_iter} steps; the largest of gradient_norms_ is "
                 f"{modes.gradients.max():.1e}. Raise max_iter, tol or the bandwidth.",
-                ConvergenceWarning,
                 stacklevel=3,
             )
 

@@ -25,8 +25,8 @@ from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.nca.training import LearntMap
 from fastmetric.learn.optim import row_batches
-from fastmetric.learn.optim.outcome import Iterate, Outcome, report, say
-from fastmetric.learn.rows import ArrayRows, column_means
+from fastmetric.learn.optim.outcome import Iterate, Outcome, report, say, say_iterate
+from fastmetric.learn.rows import as_rows, column_means
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
@@ -238,7 +238,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             mixture = self._mixture(len(classes))
             rng = check_random_state(self.random_state)
             settings = self._settings(len(X), self._check_init(X.shape[1], self.annealing))
-            rows = ArrayRows(X, self.n_jobs)
+            rows = as_rows(X, self.n_jobs)
             fitted = nca_fit.fit(rows, y, mixture, settings, rng, self._begin, self._tell)
             self._set_map(fitted.best, fitted.outcome, X.dtype)
             self.objective_, self.error_bound_ = fitted.objective, fitted.error_bound
@@ -286,7 +286,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 )
             init = self._check_init(X.shape[1], annealing=False) if first else "auto"
             settings = self._settings(len(X), init)._replace(annealing=False)
-            problem = nca_fit.make_objective(ArrayRows(X, self.n_jobs), y, mixture, settings)
+            problem = nca_fit.make_objective(as_rows(X, self.n_jobs), y, mixture, settings)
             if first:
                 d, init = starts.resolved_start(settings, X.shape[1], len(X), len(present))
                 rng = check_random_state(self.random_state)
@@ -320,7 +320,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         X = _validate.query_data(self, X)
         origin = np.zeros(X.shape[1], X.dtype)
         A = self.components_.astype(X.dtype, copy=False)
-        return ArrayRows(X, self.n_jobs).project(origin, A)
+        return as_rows(X, self.n_jobs).project(origin, A)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the posterior of each class, by the densities of all training rows.
@@ -440,16 +440,16 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             return
         (n, n_features), solver = problem.X.shape, settings.solver
         by = "" if solver == "lbfgs" else f" by batches of {settings.batch_size}"
-        print(
-            f"[NCA] {self.kernel}, {problem.method}, {solver}{by}: {n} rows, {n_features} "
-            f"features to {d}",
-            flush=True,
+        say(
+            "NCA",
+            f"{self.kernel}, {problem.method}, {solver}{by}: {n} rows, {n_features} features "
+            f"to {d}",
         )
 
     def _tell(self, iterate: Iterate[LearntMap]) -> None:
         """Print a line for an iteration if verbose, and call the callback."""
         if self.verbose:
-            say("NCA", iterate, iterate.model.way)
+            say_iterate("NCA", iterate, iterate.model.way)
         if self.callback is not None:
             with engine.ctrl_c_at_once():
                 self.callback(iterate.model.A.flatten(), iterate.number)
@@ -474,7 +474,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         order = np.argsort(y, kind="stable")
         sizes = np.bincount(y, minlength=len(classes))
         self._offsets = np.concatenate([[0], np.cumsum(sizes)])
-        rows = ArrayRows(X, self.n_jobs)
+        rows = as_rows(X, self.n_jobs)
         self._center = column_means(rows)
         self._kernel, self._priors = mixture.kernel, mixture.priors
         self.background_ = mixture.shares(sizes) if mixture.background else None
@@ -505,7 +505,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     def _posteriors(self, X: np.ndarray) -> Any:
         """Yield ranges of rows with their class posteriors."""
         dtype = self._reference.dtype
-        rows = ArrayRows(X.astype(dtype, copy=False), self.n_jobs)
+        rows = as_rows(X.astype(dtype, copy=False), self.n_jobs)
         query = rows.project(self._center, self.components_)
         posterior = Posterior(
             self._reference,

@@ -11,7 +11,7 @@ from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
 from fastmetric.learn.kernel_sums.log_sums import METHODS
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
-from fastmetric.learn.rows import ArrayRows
+from fastmetric.learn.rows import as_rows
 
 
 def nca_value_and_grad(
@@ -96,6 +96,6 @@ def nca_value_and_grad(
     if beta is not None and not background:
         raise ValueError(f"beta={beta!r} is the share of a background; give background=True, too.")
     mixture = Mixture(kernel, priors, background, _validate.shares("beta", beta, n_classes))
-    problem = Objective(ArrayRows(X, n_jobs), y, mixture=mixture, method=method, rtol=rtol)
+    problem = Objective(as_rows(X, n_jobs), y, mixture=mixture, method=method, rtol=rtol)
     value, gradient, *_ = problem.evaluate(A, rows)
     return value, gradient

@@ -1,7 +1,8 @@
 """Whether what a user gave is valid: everything is checked here, once, before any work.
 
 * `parameters`: is this choice, number, share or tolerance allowed?
-* `data`: are these rows, labels, weights or queries usable, and as which arrays?
+* `data`: are these rows, labels, weights or queries usable, and as which arrays? Texts about NaN
+  and infinity are scikit-learn's.
 * `given_pairs`: are these labelled pairs of rows usable?
 
 Data flow: an estimator's method passes parameters and arrays as given; checks return plain
@@ -9,6 +10,9 @@ numbers and arrays, which `learn` takes without further tests.
 
 Decisions
 ---------
+**One exception.** A bandwidth is checked by `learn.kernel_sums.bandwidths`, where its shape is
+interpreted.
+
 **No copy.** A float array is checked and left where it is: X is often most of the memory.
 
 **Messages.** Every error names the parameter, what was given, what was expected and what to do.

@@ -71,10 +71,10 @@ def query_data(estimator: Any, X: Any) -> np.ndarray:
     return validate_data(estimator, X, dtype=FLOATS, reset=False)
 
 
-def float_array(X: Any, name: str) -> np.ndarray:
-    """Return X (n, D) as a float array; for functions."""
+def float_array(X: Any, name: str, dtype: Any = FLOATS) -> np.ndarray:
+    """Return X (n, D) as a float array of `dtype`, one or several; for functions."""
     refuse_strings(X)
-    return check_array(X, dtype=FLOATS, order="C", input_name=name)
+    return check_array(X, dtype=dtype, order="C", input_name=name)
 
 
 def in_precision_of(query: np.ndarray, X: np.ndarray, name: str = "query") -> np.ndarray:

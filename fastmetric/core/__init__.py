@@ -47,7 +47,6 @@ function, whose caller holds them.
 **float32.** float32 rows are computed in float32 in the pair loops. Sums within a tile are
 float32, at most 576 terms long; everything beyond a tile is added in float64.
 
-**Cache.** Functions are compiled at their first call and cached on disk; nothing is compiled at
-import. The cache does not notice an edit in another file: docs/contributing.md says how to work
-with that.
+**Cache.** Functions are compiled at their first call and cached on disk, by `_code_cache`; nothing
+is compiled at import. An edit anywhere in the core compiles all of it anew.
 """

@@ -1,12 +1,12 @@
 """Methods and the sums they are made of: from checked arrays to fitted numbers.
 
 `learn` turns data into blocks, runs compiled functions of `core` on them by `engine`, and adds the
-results in order. It knows arrays, labels and settings, not estimators or messages.
+results in order. It knows arrays, labels and settings, not estimators.
 
 Files:
 
-* `rows`: what is X? The only door to the data of a fit: blocks, chosen rows, means, moments,
-  projections and products.
+* `rows`: what is X? The only access to the data of a fit: blocks, chosen rows, means, moments,
+  projections and products. `as_rows` decides of which kind they are.
 * `tree_building`: how is a k-d tree built on all cores?
 * `linear_starts`: which map do PCA, LDA or RCA give?
 * `nearest_neighbours`: which are every point's nearest others?
@@ -16,7 +16,7 @@ Files:
 
 Folders, each imported only by those below it in this list:
 
-* `optim`: how are parameters moved, and what is recorded of a run?
+* `optim`: how are parameters moved (L-BFGS, step sizes, batches), and what is recorded of a run?
 * `kernel_sums`: what is the log sum of kernels at a query, with bounds?
 * `pair_sums`: what are the class sums of all rows, and their gradient, and by which method?
 * `nca`: Neighbourhood Components Analysis.

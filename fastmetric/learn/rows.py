@@ -1,4 +1,4 @@
-"""Rows of data, wherever they lie: the only door to the data matrix X of a fit.
+"""Rows of data, wherever they lie: the only access to the data matrix X of a fit.
 
 A fit asks for blocks of rows, for chosen rows, or for sums over all of them. What gives blocks and
 chosen rows has all else by default, with the same bits: the ranges of rows depend on the shape
@@ -156,6 +156,11 @@ class ArrayRows(Rows):
     def resident(self) -> np.ndarray:
         """Return the array itself."""
         return self._X
+
+
+def as_rows(X: np.ndarray, n_jobs: int | None = None) -> Rows:
+    """Return the rows of what a user gave, checked: the one place where their kind is decided."""
+    return ArrayRows(X, n_jobs)
 
 
 def column_means(X: Rows) -> np.ndarray:

@@ -6,9 +6,11 @@ node's centre [SUM-6], and a local (Taylor) expansion around the middle of a cel
 
 * `expansions`: which degree suffices, and how are coefficients moved? Moments to the parent (M2M),
   moments to a local expansion (M2L), a local expansion to a child cell (L2L).
-* `evaluation`: what is an expansion worth at many queries at once, and what is the transpose?
+* `evaluation`: what are the moments of a leaf's points (P2M), what is an expansion worth at many
+  queries at once, and what is the transpose?
 
-The data's way: `core.tree.node_moments` gathers the moments of every node; `log_remainder` bounds
+The data's way: `core.tree.node_moments` takes the moments of every leaf (`add_moments`) and moves
+them to its parents; `log_remainder` bounds
 what a degree leaves out; a query group evaluates the node's Hermite expansion (`add_series`), or a
 query cell takes it in by `moments_to_local` and its groups evaluate the sum of all nodes once. The
 gradient uses the same tables transposed (`add_moments`).

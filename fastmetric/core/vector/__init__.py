@@ -1,6 +1,7 @@
 """The innermost loops, held in vector registers: exp, distances, weighted sums.
 
-* `exp`: what is exp(x), inside a loop that LLVM vectorises?
+* `exp`: what is exp(x), inside a loop that LLVM vectorises? `core.error_bounds` charges its
+  rounding.
 * `register_blocks`: what are the squared distances, or the weighted sums, of a block of pairs?
 * `panel_scan`: which of the points of a panel are nearer to one query than a bound?
 

@@ -9,7 +9,7 @@
 * `batch_em`: how does EM run by batches against a sample of neighbours [LOC-6]?
 * `streaming_rows`: what is kept of rows that arrive in parts, for `partial_fit`?
 * `penalty_choice`: which penalty predicts held-out rows best?
-* `per_row`: what is EM with one covariance per row?
+* `per_row`: how does EM run with one covariance per row, with an M-step of its own?
 
 Data flow: `local_fit` chooses the penalty and the form of EM; `em` takes moments of the rows
 once; in every iteration `covariance_model` whitens the rows, `e_step` returns a log sum per row and

@@ -138,10 +138,23 @@ class Recorder(Generic[Model]):
         return Outcome(self.last, self.figures, ending, message)
 
 
-def say(name: str, iterate: Iterate, note: str = "") -> None:
+def say(name: str, text: str) -> None:
+    """Print a line of the estimator `name`: every line of `verbose` but progress bars."""
+    print(f"[{name}] {text}", flush=True)
+
+
+def say_iterate(name: str, iterate: Iterate, note: str = "") -> None:
     """Print a line with the figures of an iterate of the estimator `name`, and a note."""
     figures = "  ".join(f"{key} {value:.6g}" for key, value in iterate.figures.items())
-    print(f"[{name}] iteration {iterate.number}: {figures}{note and f'  {note}'}", flush=True)
+    say(name, f"iteration {iterate.number}: {figures}{note and f'  {note}'}")
+
+
+def warn_not_converged(text: str, stacklevel: int = 2) -> None:
+    """Warn that a fit has not converged; `stacklevel` is that of the user's call, seen from here.
+
+    Every such warning of the package comes from here.
+    """
+    warnings.warn(text, ConvergenceWarning, stacklevel=stacklevel + 1)
 
 
 def report(outcome: Outcome, name: str, advice: str, stacklevel: int = 3) -> None:
@@ -152,9 +165,8 @@ def report(outcome: Outcome, name: str, advice: str, stacklevel: int = 3) -> Non
     if outcome.interrupted:
         raise KeyboardInterrupt
     if not outcome.converged:
-        warnings.warn(
+        warn_not_converged(
             f"{name} has not converged after {outcome.last.number} iterations "
             f"({outcome.message}). {advice}",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
+            stacklevel,
         )
