@@ -62,7 +62,7 @@ class Measured(NamedTuple):
 
 
 def clusters(n: int, d: int, spread: float = 1.0, seed: int = 0) -> np.ndarray:
-    """Return n points of ten Gaussian clusters in d dimensions, neighbouring rows alike."""
+    """Return n points of ten Gaussian clusters in d dimensions, sorted by cluster."""
     rng = np.random.default_rng(seed)
     centers = 3 * spread * rng.standard_normal((10, d))
     return centers[np.sort(rng.integers(0, 10, n))] + spread * rng.standard_normal((n, d))

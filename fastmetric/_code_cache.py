@@ -7,7 +7,7 @@ into is missed. Here an entry is one file,
     stamp (32 bytes) | SHA-256 of the rest (32 bytes) | pickle of (key, code),
 
 where the stamp is a digest of all that the code depends on. An entry with another stamp is
-obsolete and is written anew; one that is damaged is compiled again and said to be.
+obsolete and is written anew; one that is damaged is reported and compiled again.
 
 A process that does not find an entry locks its file until the code is saved, so that processes
 which start together compile each function once. Functions that only compiled code calls have no

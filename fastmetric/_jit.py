@@ -122,7 +122,7 @@ def uncounted(typing_context: Any, value: Any) -> Any:
     which then write to the same counters.
     """
 
-    def lent(context: Any, builder: Any, kind: Any, item: Any) -> Any:
+    def without_owner(context: Any, builder: Any, kind: Any, item: Any) -> Any:
         """Return the value with no owner."""
         if isinstance(kind, types.Array):
             array = context.make_array(kind)(context, builder, item)
@@ -130,7 +130,7 @@ def uncounted(typing_context: Any, value: Any) -> Any:
             return array._getvalue()
         if isinstance(kind, (types.Tuple, types.UniTuple, types.NamedTuple, types.NamedUniTuple)):
             parts = [
-                lent(context, builder, part, builder.extract_value(item, i))
+                without_owner(context, builder, part, builder.extract_value(item, i))
                 for i, part in enumerate(kind.types)
             ]
             return context.make_tuple(builder, kind, parts)
@@ -138,6 +138,6 @@ def uncounted(typing_context: Any, value: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         """Emit the copy."""
-        return lent(context, builder, signature.args[0], args[0])
+        return without_owner(context, builder, signature.args[0], args[0])
 
     return value(value), codegen

@@ -35,7 +35,7 @@ class _OneThreadBlas:
     """A process-wide limit of BLAS to one thread, for as long as it has users.
 
     threadpoolctl's limits are global: two overlapping fits that each set and restored them
-    would restore the wrong number. The first one in sets the limit, the last one out lifts it.
+    would restore the wrong number. The first user sets the limit, the last one lifts it.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ def _anyone_may_set_blas_threads() -> None:
 
 
 class _CtrlC:
-    """A handler of SIGINT that remembers; `check` then does what the former one would have.
+    """A handler of SIGINT that records it; `check` then calls the former handler.
 
     An exception out of a signal strikes between any two instructions: inside a compiled
     function (which turns it into a SystemError), a lock, a destructor (which drops it) or half
@@ -158,7 +158,7 @@ class _Job:
 class _Team:
     """Threads that take work from one queue, for as long as the process lives.
 
-    A ThreadPoolExecutor would do, but for Ctrl-C: its conditions are Python code, and an
+    A ThreadPoolExecutor does not suffice because of Ctrl-C: its conditions are Python code, and an
     interrupt between two of their lines leaves a lock held for ever. A SimpleQueue is one
     C call, which either happened or did not.
     """

@@ -1,4 +1,4 @@
-"""The k-d tree for everyone: nearest neighbours and balls, exact, on all cores."""
+"""The public k-d tree: nearest neighbours and balls, exact, on all cores."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class KDTree:
         dist : ndarray of shape (n_queries,), of ndarrays
             Their distances. Only if `return_distance`.
         """
-        _check_wishes(return_distance, count_only, sort_results)
+        _check_options(return_distance, count_only, sort_results)
         X = self._queries(X)
         sq_radii = _sq_radii(_radii(r, X))
         if count_only:
@@ -251,7 +251,7 @@ def _sq_radii(r: np.ndarray) -> np.ndarray:
             sq = np.where(still, above, sq)
 
 
-def _check_wishes(return_distance: bool, count_only: bool, sort_results: bool) -> None:
+def _check_options(return_distance: bool, count_only: bool, sort_results: bool) -> None:
     """Raise if the results asked for exclude each other."""
     if count_only and return_distance:
         raise ValueError("count_only and return_distance exclude each other; choose one of them.")

@@ -32,7 +32,7 @@ _ADVICE = "Raise max_iter or tol."
 
 
 class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Latent Coincidence Analysis: a metric from pairs that belong together, or do not.
+    """Latent Coincidence Analysis: a metric from pairs labelled as coinciding or not.
 
     Rows x, x' are mapped to latent points, normal around W x and W x' with variance sigma^2 in
     every direction, that coincide with probability exp(-|z - z'|^2 / 2 kappa^2). `fit_pairs`
@@ -50,7 +50,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Rows of the same class that each row should coincide with, in `fit`.
     solver : {"lbfgs", "em"}, default="lbfgs"
         "lbfgs": L-BFGS on the likelihood. "em": EM as in the paper, but on z - z', which takes
-        many more steps. The likelihood never falls with either.
+        many more steps. Neither solver decreases the likelihood.
     init : {"auto", "rca", "pca", "identity"} or array, default="auto"
         The start. "auto": "pca" if n_components is smaller than min(n_features, n_samples), else
         "identity"; but with `early_stopping` and fewer than 1,000 rows "rca" (which whitens the
@@ -58,18 +58,18 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         held out. An array has shape (n_components, n_features).
     refresh : int, default=3
         Iterations of the solver between two searches for impostors, in `fit`; of L-BFGS at least
-        two, as its first only finds out how far to go.
+        two, because the first one determines only the scale of the steps.
     n_passes : int or "auto", default="auto"
         In `fit`, choose the neighbours of each row so many times, at equal distances in the run:
         first in the input space, then under the map so far. 1: in the input space only, as in the
         paper. "auto": 1; with fewer than 1,000 rows 20, or 1 if `early_stopping` finds fewer
         errors that way.
     early_stopping : bool, default=True
-        In `fit`, find out on rows held out how many iterations to learn for, by their errors with
-        `n_neighbors` nearest neighbours, and then learn from all rows for as long; not at all if
-        the errors do not become clearly fewer (by one standard error). Ten searches without fewer
-        end the trial. With fewer than 1,000 rows every row is held out three times, a fifth of
-        them at a time.
+        In `fit`, determine on held-out rows the number of iterations with the fewest errors of
+        `n_neighbors` nearest neighbours, and then learn from all rows for that number; for none
+        if the errors do not become clearly fewer (by one standard error). A trial ends after ten
+        searches without fewer errors. With fewer than 1,000 rows every row is held out three
+        times, a fifth of them at a time.
     validation_fraction : float, default=0.1
         The share of the rows that `early_stopping` holds out, of 1,000 rows or more.
     max_iter : int, default=200
@@ -96,7 +96,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         sigma^2, in units in which kappa = 1; after `fit`, in which the median kappa is.
     log_likelihood_ : float
         The sum over all pairs learnt from; after `fit`, over those active when the map was found;
-        after `partial_fit_pairs`, over those of the call, each before the step it had a part in.
+        after `partial_fit_pairs`, over those of the call, each before the step that used it.
     length_scales_ : ndarray of shape (n_samples,)
         kappa of each row, in units of their median; NaN for rows that never had impostors. After
         `fit` only.
@@ -202,7 +202,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             ways = coincidence_fit.schedules(self._settings(), self.n_passes, len(X))
             rng = check_random_state(self.random_state)
             state, outcome = coincidence_fit.fit(
-                as_rows(X, self.n_jobs), y, ways, given, rng, self._tell, self._tell_errors
+                as_rows(X, self.n_jobs), y, ways, given, rng, self._print, self._print_errors
             )
             self._set_model(state.model, outcome, X.dtype, unit=state.unit())
             self.length_scales_ = state.length_scales()
@@ -221,7 +221,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         y : array-like of shape (n_pairs,)
             +1: the pair coincides, -1: it does not.
         X : array-like of shape (n_samples, n_features), default=None
-            The rows that `pairs` counts.
+            The rows whose numbers `pairs` holds.
 
         Returns
         -------
@@ -234,18 +234,18 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             rows = as_rows(X, self.n_jobs)
             given = self._given(X.shape[1])
             start = coincidence_fit.problem_of_pairs(rows, (firsts, seconds, coincide), given)
-            outcome = coincidence_fit.fit_pairs(*start, self._settings(), self._tell)
+            outcome = coincidence_fit.fit_pairs(*start, self._settings(), self._print)
             self._set_model(outcome.last.model, outcome, X.dtype, unit=1.0)
             self._forget("length_scales_", "classes_", "_pair_steps")
         report(outcome, "LatentCoincidenceAnalysis", _ADVICE)
         return self
 
     def partial_fit_pairs(self, pairs: Any, y: Any, X: Any = None) -> LatentCoincidenceAnalysis:
-        """Go on learning with new pairs, which are seen once and not kept.
+        """Continue learning with new pairs, each of which is used once and not kept.
 
         A step by every 100 pairs of the call, in random order, and one by the rest, from the map
         so far: that of earlier calls, of `fit_pairs` or of `fit`. The first call of all makes the
-        start from its pairs, best of both kinds. `solver`, `max_iter` and `tol` have no effect.
+        start from its pairs, ideally of both kinds. `solver`, `max_iter` and `tol` have no effect.
 
         Parameters
         ----------
@@ -254,7 +254,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         y : array-like of shape (n_pairs,)
             +1: the pair coincides, -1: it does not.
         X : array-like of shape (n_samples, n_features), default=None
-            The rows that `pairs` counts.
+            The rows whose numbers `pairs` holds.
 
         Returns
         -------
@@ -274,7 +274,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 W, noise = _validate.components_so_far(self), self.noise_variance_
             going_on = hasattr(self, "_pair_steps")
             steps = PairSteps.resumed(self._pair_steps) if going_on else PairSteps(W, noise)
-            recorder: Recorder[Model] = Recorder(self._tell)
+            recorder: Recorder[Model] = Recorder(self._print)
             earlier = self.history_ if going_on else {}
             order = check_random_state(self.random_state).permutation(len(coincide))
             log_likelihood = steps.learn(rows, firsts[order], seconds[order], coincide[order])
@@ -321,7 +321,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         _validate.jobs(self.n_jobs)
 
     def _settings(self) -> Settings:
-        """Return how rounds are to go."""
+        """Return the settings of the rounds."""
         return Settings(self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol)
 
     def _given(self, n_features: int) -> coincidence_fit.Given:
@@ -339,12 +339,12 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 )
         return coincidence_fit.Given(p, init, self.early_stopping, self.validation_fraction)
 
-    def _tell(self, iterate: Iterate[Model]) -> None:
+    def _print(self, iterate: Iterate[Model]) -> None:
         """Print a line for an iteration if verbose."""
         if self.verbose:
             say_iterate("LatentCoincidenceAnalysis", iterate)
 
-    def _tell_errors(self, share: float) -> None:
+    def _print_errors(self, share: float) -> None:
         """Print the share of errors on rows held out if verbose."""
         if self.verbose:
             say("LatentCoincidenceAnalysis", f"validation {share:.6g}")

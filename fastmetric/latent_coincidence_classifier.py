@@ -167,8 +167,8 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         P : ndarray of shape (n_samples, n_classes)
-            Probabilities, in the order of `classes_`; all the same for a row too far from every
-            mean to tell.
+            Probabilities, in the order of `classes_`; equal for a row so far from every mean that
+            all of them underflow.
         """
         logs = self.predict_log_coincidence(X)
         logs[np.isneginf(logs).all(axis=1)] = 0

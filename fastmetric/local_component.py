@@ -32,7 +32,7 @@ from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder, r
 from fastmetric.learn.rows import as_rows, mean_and_covariance
 
 _COVARIANCES = ("full", "diag", "spherical", "low_rank", "local")
-_NEIGHBOURS = 3000  # rows that partial_fit keeps, unless told otherwise
+_NEIGHBOURS = 3000  # rows that partial_fit keeps by default
 _ONLINE_BATCH = 1000
 _MOST_BYTES = 4e9  # of the covariances of "local"
 
@@ -57,7 +57,7 @@ class LocalComponentAnalysis(
     Learns the covariance Sigma of a Gaussian kernel by EM, so that every row is likely under the
     mean of the kernels around all *other* rows. PCA makes the whole cloud of rows round; here
     neighbourhoods become round, whatever the shape of the whole. The result is a transformer, for
-    clustering and all that lives on local distances, and a density.
+    clustering and other methods based on local distances, and a density.
 
     Directions without any local structure, noise for example, can be given to a Gaussian
     (`gaussian`), which keeps the density good in many dimensions and `transform` short.
@@ -67,7 +67,7 @@ class LocalComponentAnalysis(
     covariance : {"full", "diag", "spherical", "low_rank", "local"}, default="full"
         The form of Sigma: any, diagonal, a number, or `rank` directions and a number for all
         others. "local": one covariance per row, smoothed towards that of "full"; its
-        `transform` is still that of "full", as one map cannot serve them all.
+        `transform` is still that of "full", as no single map suits all rows.
     rank : int, default=None
         The number of directions of "low_rank".
     gaussian : bool or "search", default=False
@@ -76,8 +76,9 @@ class LocalComponentAnalysis(
         EM alone does not find. For ``covariance="full"``.
     nu : float, pair of floats or "auto", default=0.0
         Added to the variances of the kernel and of the Gaussian part, in units of the squared
-        features; a pair: to the ones and to the others. In many dimensions it decides how
-        well new rows are foretold. "auto": chosen on held-out rows; the fit is then made on all.
+        features; a pair: one number for each. In many dimensions the
+        prediction of new rows depends on it. "auto": chosen on held-out rows; the fit is then made
+        on all.
     smoothing : float, default=1.0
         For "local": how many rows the common covariance counts for, in each row's own.
     batch_size : int, default=None
@@ -125,7 +126,7 @@ class LocalComponentAnalysis(
     history_ : dict of ndarray
         One entry for the start and for each iteration: "log_likelihood"; "objective", minus the
         penalty, which an iteration never lowers; "n_local"; "seconds". With batches one entry for
-        each sweep, of means on the way.
+        each sweep, with means over its batches.
     n_iter_ : int
         Number of iterations.
     n_features_in_ : int
@@ -135,7 +136,7 @@ class LocalComponentAnalysis(
 
     Notes
     -----
-    With ``nu=0`` the result goes along with any linear change of the features. Then every
+    With ``nu=0`` the result is equivariant under linear maps of the features. Then every
     direction has to vary: a constant feature, or no more rows than features, have no density and
     raise. Where rows have equal values in some direction (integers, duplicates) the likelihood may
     grow without bound: the fit then stops, at a kernel whose variance is some 1e-12 of the total
@@ -165,7 +166,7 @@ class LocalComponentAnalysis(
 
     # What a fit leaves behind, besides the attributes above.
     _roots: np.ndarray | None  # (n, D, D), of the rows' own covariances
-    _seen: tuple  # what partial_fit goes on from
+    _seen: tuple  # the state from which partial_fit continues
 
     def __init__(
         self,
@@ -221,7 +222,7 @@ class LocalComponentAnalysis(
             self._check_parameters(*X.shape)
             rng = check_random_state(self.random_state)
             rows = as_rows(X, self.n_jobs)
-            fitted = local_fit.fit(rows, self._settings(len(X)), rng, self._tell)
+            fitted = local_fit.fit(rows, self._settings(len(X)), rng, self._print)
             problem, model, outcome = fitted.problem, fitted.model, fitted.outcome
             self._set_model(model, problem.mean, problem.rows(model), fitted.roots)
             self._set_run(problem, outcome, fitted.log_likelihood)
@@ -234,7 +235,7 @@ class LocalComponentAnalysis(
 
     @available_if(learns_online)
     def partial_fit(self, X: Any, y: Any = None) -> LocalComponentAnalysis:
-        """Go on learning with new rows, in memory that does not grow.
+        """Continue learning with new rows, in memory that does not grow.
 
         Of the rows seen so far their moments are kept and a random sample of `n_neighbors` of them
         (None: 3,000). New rows are compared with the sample, `batch_size` at a time (None: 1,000),
@@ -416,7 +417,7 @@ class LocalComponentAnalysis(
         return "pairs" if self.verbose else None
 
     def _batches(self, n: int) -> Batches | None:
-        """Return how n rows are looked at; None: all at once."""
+        """Return how n rows are split into batches; None: all at once."""
         if self.batch_size is None and self.n_neighbors is None:
             return None
         size, neighbours = (
@@ -461,7 +462,7 @@ class LocalComponentAnalysis(
             self.covariance_ = spread @ spread.transpose(0, 2, 1)
 
     def _set_run(self, problem: Problem, outcome: Outcome, log_likelihood: float) -> None:
-        """Set what tells of the run."""
+        """Set the attributes that describe the run."""
         self.nu_ = np.array(problem.penalty)
         self.history_, self.n_iter_ = outcome.history(), outcome.last.number
         self.log_likelihood_ = log_likelihood
@@ -488,13 +489,13 @@ class LocalComponentAnalysis(
         kernels = Kernels(self._rows.astype(np.float64), self._roots)
         return local_fit.log_densities_per_row(kernels, W, self._log_det, self.n_jobs, self._label)
 
-    def _tell(self, iterate: Iterate) -> None:
+    def _print(self, iterate: Iterate) -> None:
         """Print a line for an iteration if verbose."""
         if self.verbose:
             say_iterate("LocalComponentAnalysis", iterate)
 
     def _report(self, outcome: Outcome) -> None:
-        """Tell how the fit ended, if not by convergence."""
+        """Report how the fit ended, unless it converged."""
         advice = "Raise max_iter or tol."
         if outcome.collapsed:
             advice = (

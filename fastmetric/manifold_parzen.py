@@ -30,7 +30,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
     The density is the mean of Gaussians around the training rows, as in kernel density
     estimation. But each has a shape of its own: it extends along the `n_components` leading
     directions of its row's neighbourhood, as far as the neighbours do, and is flat across them.
-    Where rows lie near a surface of few dimensions, the density does, too.
+    Where rows lie near a surface of few dimensions, so does the mass of the density.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         Standard deviation of the Gaussian weights in a soft neighbourhood. None: half the
         distance of the farthest neighbour, row by row.
     rtol : float, default=0.0
-        Each density is within rtol times the true one of it, and rounding. 0 <= rtol < 1.
+        Each density is within rtol times the true one, up to rounding. 0 <= rtol < 1.
     verbose : int, default=0
         1: progress bars in a terminal.
     n_jobs : int or None, default=None
@@ -71,8 +71,8 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
     V diag(s²/k) V' + noise_variance I, with s and V the leading singular values and vectors of the
     differences to its k neighbours.
 
-    In up to 12 features, where few of the kernels reach a row, a k-d tree finds them, and the
-    others are left out: at most `rtol` of the density, 0 being as much as rounding loses anyway.
+    In up to 12 features, where few kernels contribute to a density, a k-d tree finds them, and the
+    others are left out: at most `rtol` of the density; with 0, an amount of the order of rounding.
     In many features kernels that are found to be negligible are left out, too, together at most
     `rtol` or 1e-12 of the density (float32: 1e-7). Log densities are then computed by matrix
     products where their rounding changes them by less than about 1e-9 (float32: 0.01), and where
@@ -299,7 +299,7 @@ def _check_storage(q: int, X: np.ndarray) -> None:
 
 
 def _available_memory() -> int | None:
-    """Return the bytes that can still be allocated, where the system tells."""
+    """Return the bytes that can still be allocated, None if the system does not report them."""
     try:
         text = Path("/proc/meminfo").read_text()
         return 1024 * int(text.split("MemAvailable:")[1].split()[0])

@@ -77,18 +77,18 @@ class MeanShift(ClusterMixin, BaseEstimator):
     -----
     Exact: the centres are points of zero gradient to within `tol`, by sums over all rows, and not
     saddles, unless `fit` warns (in more than 8 dimensions, or along directions hardly curved, a
-    saddle may go unnoticed). On the way there the density rises with every step, to within
-    `rtol`. Approximate: which hill a row near a divide belongs to. Steps are lengthened, by a
-    quarter of a bandwidth at most, where that raises the density. Trajectories that come into a
-    cell, 0.05 bandwidths wide, where a higher one has been go on as one, and so do rows that begin
-    in one cell; in `predict`, too, where the rows of one call meet each other only.
+    saddle may go unnoticed). No step decreases the density, to within `rtol`. Approximate: the
+    cluster of a row near the boundary of two basins. Steps are lengthened, by a quarter of a
+    bandwidth at most, where that increases the density. A trajectory that enters a cell, 0.05
+    bandwidths wide, that a trajectory of higher density has visited is merged with that one, and
+    so are rows that begin in one cell; in `predict`, too, among the rows of one call.
 
     With `seeds` or `bin_seeding` the other rows, and those of `predict`, go to the nearest centre;
     without, to the centre nearest to their mode.
 
     The default bandwidth is the deviation of each feature times (4 / (d + 4))^(1 / (d + 6))
     n^(-1 / (d + 6)), best for the gradient if the data were normal; 1 for constant features.
-    Clusters that are many, small or far apart want less.
+    Many, small or distant clusters need a smaller bandwidth.
 
     Examples
     --------
@@ -235,7 +235,7 @@ class MeanShift(ClusterMixin, BaseEstimator):
         return SearchSettings(float(self.rtol), float(self.tol), int(self.max_iter), label)
 
     def _take(self, modes: Modes, metric: Metric, sums: KernelSums) -> None:
-        """Set what is known of the modes; warn if they are none."""
+        """Set the attributes of the modes; warn if some have not converged."""
         n, d = self._X.shape
         parts = math.log(n), kernel_table.KERNELS["gaussian"].log_volume(d), metric.log_scale
         volume, logs = sum(parts), sums.log_sums(modes.points)

@@ -46,11 +46,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         `init` array.
     kernel : {"gaussian", "biweight"}, default="gaussian"
         The kernel of the squared distance s in the projected space: exp(-s), or the compact
-        (1 - s)^2 up to s = 1 and 0 beyond: most pairs need not be looked at. A start that leaves
+        (1 - s)^2 up to s = 1 and 0 beyond: most pairs need not be visited. A start that leaves
         most rows without neighbours is then scaled down.
     background : bool, float or "learn", default=False
         A share of each class's density that is normal, with the mean and covariance of its
-        projected rows: for rows out of a compact kernel's reach. True: 1 / (N_c + 1) for a class
+        projected rows: for rows beyond a compact kernel's cutoff. True: 1 / (N_c + 1) for a class
         of N_c rows; a number between 0 and 1; or "learn", one number for all classes, learnt with
         the map, see `background_`.
     priors : {"equal"} or array-like of shape (n_classes,), default=None
@@ -58,8 +58,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         matter. None: classic NCA, where every row counts the same.
     method : {"auto", "exact", "tree"}, default="auto"
         How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
-        with certified error; with the biweight in up to three dimensions, over the pairs in reach.
-        "auto" takes the faster, anew for every map: it counts what a few rows would cost.
+        with certified error; with the biweight in up to three dimensions, over the pairs within
+        the cutoff. "auto" takes the faster for every map, by counting the work of a few rows.
     rtol : float, default=0.0
         The relative error that trees may make in a class sum of Gaussians; see `error_bound_`.
     solver : {"auto", "lbfgs", "stochastic", "minibatch"}, default="auto"
@@ -73,7 +73,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         How "minibatch" splits the rows, anew for each sweep: at random, or into clusters of the
         projected space, around points far from each other or by halving along random lines.
     subsample : int or float, default=None
-        Learn the map from so many random rows, or such a share of them; predictions go by all.
+        Learn the map from so many random rows, or such a share of them; predictions use all rows.
     init : {"auto", "rca", "lda", "pca", "identity", "random"} or array, default="auto"
         The start. "auto": "lda" if n_components < n_classes, else "pca" if it is smaller than
         min(n_features, n_samples), else "identity". "rca" whitens the scatter within classes
@@ -82,16 +82,16 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     alpha : float, default=0.0
         Weight of the penalty ‖A‖².
     annealing : bool, default=False
-        Begin with twice as many components, and make the least of them vanish one by one, by a
-        rising penalty; then go on as usual.
+        Begin with twice as many components, and make the smallest of them vanish one by one, by an
+        increasing penalty; then continue as usual.
     early_stopping : bool, default=False
-        Hold out a part of the rows, and stop when the mean P of these has not risen for
+        Hold out a part of the rows, and stop when the mean P of these has not increased for
         ten iterations; the map with the largest is kept.
     validation_fraction : float, default=0.1
         The share of the rows that `early_stopping` holds out. They count for predictions again.
     max_iter : int, default=50
         Largest number of iterations. One of "stochastic" has 10 steps, of "minibatch" 20; the
-        length of a step falls to zero over all of them.
+        length of a step decreases to zero over all of them.
     tol : float, default=1e-5
         Tolerance of "lbfgs", on the relative gain and on the gradient.
     warm_start : bool, default=False
@@ -239,7 +239,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             rng = check_random_state(self.random_state)
             settings = self._settings(len(X), self._check_init(X.shape[1], self.annealing))
             rows = as_rows(X, self.n_jobs)
-            fitted = nca_fit.fit(rows, y, mixture, settings, rng, self._begin, self._tell)
+            fitted = nca_fit.fit(rows, y, mixture, settings, rng, self._begin, self._on_iterate)
             self._set_map(fitted.best, fitted.outcome, X.dtype)
             self.objective_, self.error_bound_ = fitted.objective, fitted.error_bound
             self.history_ = fitted.history
@@ -249,7 +249,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> NCA:
-        """Go on learning with new rows, each seen against all rows so far.
+        """Continue learning with new rows, each compared with all rows so far.
 
         One pass of stochastic steps over the new rows, from the map so far. All rows are kept,
         those of an earlier `fit` too (but not through a pickle).
@@ -290,7 +290,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             if first:
                 d, init = starts.resolved_start(settings, X.shape[1], len(X), len(present))
                 rng = check_random_state(self.random_state)
-                # Not widened as for a fit in batches: there may be few steps to grow again in.
+                # Not widened as for a fit in batches: few steps may not enlarge it again.
                 A = starts.starting_map(init, d, problem, settings, rng, in_batches=False)
                 self._learnt_share = None
             else:
@@ -446,7 +446,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             f"to {d}",
         )
 
-    def _tell(self, iterate: Iterate[LearntMap]) -> None:
+    def _on_iterate(self, iterate: Iterate[LearntMap]) -> None:
         """Print a line for an iteration if verbose, and call the callback."""
         if self.verbose:
             say_iterate("NCA", iterate, iterate.model.way)

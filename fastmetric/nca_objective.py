@@ -58,8 +58,8 @@ def nca_value_and_grad(
         twice.
     method : {"exact", "tree", "auto"}, default="exact"
         How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
-        with certified error; with the biweight in up to three dimensions, over the pairs in reach.
-        "auto" takes the faster.
+        with certified error; with the biweight in up to three dimensions, over the pairs within
+        the cutoff. "auto" takes the faster.
     rtol : float, default=0.0
         The relative error that a tree may make in each class sum of Gaussians. Sums of the
         biweight kernel are exact.

@@ -216,7 +216,7 @@ def _cpu_model() -> str:
 
 
 def _total_memory() -> int | None:
-    """Return the machine's memory in bytes, where the system tells."""
+    """Return the machine's memory in bytes, None if the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

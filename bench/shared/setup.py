@@ -183,7 +183,7 @@ def clock(task: Callable[[], Any]) -> Timing:
 def take_turns(
     tasks: Mapping[Any, Callable[[], Any]], repeats: int, once: Collection[Any] = ()
 ) -> dict[Any, Timing]:
-    """Time every task `repeats` times, one after the other, so that all meet the same machine.
+    """Time every task `repeats` times, one after the other, under the same load of the machine.
 
     Those in `once`, which take minutes, run in the first round only.
     """

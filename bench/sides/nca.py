@@ -13,7 +13,7 @@ from bench.shared.setup import Problem, UnavailableError
 from fastmetric import NCA, nca_value_and_grad
 
 PEER_BYTES_PER_PAIR = 33  # four n x n matrices of float64 and one of bool are alive at once
-_FEW = 500  # rows that suffice to have all code compiled and all libraries awake
+_FEW = 500  # rows that suffice to have all code compiled and all libraries initialised
 
 
 class _CountingPeer(NeighborhoodComponentsAnalysis):
@@ -37,7 +37,7 @@ def load_code(problem: Problem) -> None:
     nca_value_and_grad(A, X, y, rows=[0])
 
 
-def wake_peer(problem: Problem) -> None:
+def warm_up_peer(problem: Problem) -> None:
     """Do for scikit-learn what `load_code` does for us."""
     few = Problem(problem.A, problem.X[:_FEW], problem.y[:_FEW])
     peer_evaluation(few, same_class(few.y))

@@ -116,7 +116,7 @@ def _row(case: str, size: Size, name: str, timings: dict[str, Timing]) -> Row:
 def _disagreement(ours: Any, peers: Any) -> tuple[float, int]:
     """Return the largest relative difference of distances, and how many neighbours are others.
 
-    Random points have no ties, but for distances that differ by rounding alone.
+    Random points have no ties up to rounding.
     """
     (our_dist, our_ind), (peer_dist, peer_ind) = ours, peers
     apart = np.abs(our_dist - peer_dist)

@@ -85,7 +85,7 @@ def peak(side: str, n: int, dtype: str) -> int | None:
 
 
 def stochastic(plan: Plan) -> Iterator[Row]:
-    """Covertype by batches: seconds per sweep, and when held-out rows are foretold well enough."""
+    """Covertype by batches: seconds per sweep, and until held-out rows are predicted well."""
     held_out = plan.held_out
     X = covertype(max(plan.sizes) + held_out, 10)[0]
     test, rows = X[:held_out], X[held_out:]

@@ -33,7 +33,7 @@ FULL = Plan((2_000, 5_000), (5_000, 20_000, 100_000), (25_000, 50_000, 100_000, 
 QUICK = Plan((1_000,), (5_000,), (20_000,), 2)
 
 
-def hills(n: int) -> tuple[np.ndarray, np.ndarray]:
+def four_clusters(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return n rows of four normal clusters in the plane, and their clusters."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 4, n)
@@ -58,7 +58,7 @@ def growth(plan: Plan) -> Iterator[Row]:
     """Ours alone, every row moved to its mode; the power of n from size to size."""
     before: tuple[int, float] | None = None
     for n in plan.alone:
-        X, y = hills(n)
+        X, y = four_clusters(n)
         compiling = clock(partial(MeanShift(bandwidth=_H).fit, X[:_FEW])).best
         timing = take_turns({"ours": partial(MeanShift(bandwidth=_H).fit, X)}, plan.repeats)["ours"]
         row = Row("growth", _sizes(n), our_seconds=timing.best, compile_seconds=compiling)
@@ -72,7 +72,7 @@ def growth(plan: Plan) -> Iterator[Row]:
 
 def _row(case: str, n: int, plan: Plan, bin_seeding: bool) -> Row:
     """Return the times of both, and what both found."""
-    X, y = hills(n)
+    X, y = four_clusters(n)
     ours = MeanShift(bandwidth=_H, bin_seeding=bin_seeding)
     # One process: at these sizes joblib's cost it more than they save.
     peer = SklearnMeanShift(bandwidth=_RADIUS, bin_seeding=bin_seeding)

@@ -99,7 +99,7 @@ def value_and_gradient(plan: Plan) -> Iterator[Row]:
 def _evaluation_timings(
     problem: Problem, ours: dict[str, Problem], repeats: int
 ) -> dict[str, Timing]:
-    """Return the timings of the peer ("peer") and of each of ours, warmed up alike."""
+    """Return the timings of the peer ("peer") and of each of ours, after the same warm-up."""
     mask = both.same_class(problem.y)
     tasks = {"peer": partial(both.peer_evaluation, problem, mask)}
     tasks |= {dtype: partial(both.our_evaluation, one) for dtype, one in ours.items()}
@@ -142,7 +142,7 @@ def fit(plan: Plan) -> Iterator[Row]:
 
 
 def _fit_row(problem: Problem, peer: Timing, ours: Timing) -> Row:
-    """Return time and agreement of a fit, both maps judged by the same function."""
+    """Return time and agreement of a fit, both maps evaluated by the same function."""
     n, D = problem.X.shape
     values = {
         name: both.our_evaluation(problem._replace(A=side.result.components_))[0] / n
@@ -191,7 +191,7 @@ def evaluation_peak(side: str, size: list[int]) -> int | None:
     """Return the peak memory of one evaluation: "peer", or ours by its dtype."""
     problem = random_normal(*size)
     if side == "peer":
-        both.wake_peer(problem)
+        both.warm_up_peer(problem)
         # The mask counts: the peer keeps it for as long as it fits.
         return peak_memory(lambda: both.peer_evaluation(problem, both.same_class(problem.y)))
     if side == "float32":

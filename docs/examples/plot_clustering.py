@@ -4,8 +4,8 @@ Mean shift clustering
 
 Mean shift on 20,000 rows: the density, its modes, and the trajectories to them.
 
-Every row ascends a kernel density estimate, and the rows that reach the same mode are a cluster.
-The number of clusters is not given.
+Mean shift follows the gradient of a kernel density estimate from every row to a mode; rows that
+lead to the same mode are a cluster. The number of clusters is not given.
 """  # noqa: D205, D400
 
 # %%
@@ -31,7 +31,7 @@ print(len(clusters.cluster_centers_), "clusters after", clusters.n_iter_, "steps
 # ------------------------
 # Contours of the density, the rows in the colour of their mode, and a few trajectories. The
 # lines are plain steps of mean shift, from row to row's weighted mean.
-def ways_up(starts: np.ndarray, steps: int = 60) -> np.ndarray:
+def mean_shift_paths(starts: np.ndarray, steps: int = 60) -> np.ndarray:
     """Return the trajectories (steps, m, 2) of plain mean shift."""
     ways = [starts]
     for _ in range(steps):
@@ -52,7 +52,7 @@ figure, axis = plt.subplots(figsize=(7, 7), layout="constrained")
 axis.scatter(*X[big].T, s=3, c=colors[clusters.labels_[big]], alpha=0.4, linewidths=0)
 axis.scatter(*X[~big].T, s=4, c="0.6", linewidths=0)
 axis.contour(x, y, heights, levels=12, colors="0.25", linewidths=0.5, alpha=0.7)
-for way in ways_up(X[::170]).transpose(1, 0, 2):
+for way in mean_shift_paths(X[::170]).transpose(1, 0, 2):
     axis.plot(*way.T, color="k", linewidth=0.7, alpha=0.6)
 axis.scatter(*clusters.cluster_centers_[:5].T, s=160, marker="*", color="w", edgecolors="k")
 axis.set_aspect("equal")

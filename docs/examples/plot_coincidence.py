@@ -2,16 +2,16 @@
 Digits that coincide
 ====================
 
-Latent Coincidence Analysis learns from pairs: these belong together, those do not. Here every
+Latent Coincidence Analysis learns from pairs that are labelled as coinciding or not. Here every
 digit is paired with the mean of every class, and should coincide with that of its own.
 """  # noqa: D205, D400
 
 # %%
 # Three maps to the plane
 # -----------------------
-# PCA knows no classes. The second map is learnt from pairs of rows with class means, the third from
+# PCA uses no classes. The second map is learnt from pairs of rows with class means, the third from
 # neighbours: a row should coincide with the nearest rows of its class, and not with rows of other
-# classes that come as close.
+# classes that are as near.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

@@ -4,17 +4,17 @@ How wide should a kernel be?
 
 One data set, three bandwidths, and held-out rows to compare them.
 
-A kernel density estimate puts a small hill on every row and adds them up. Hills that are too
-wide blur the shape of the data; hills that are too narrow show the rows instead of the density
-they came from. ``bandwidth="loo"`` takes the width under which each row is best foretold by all
-the others.
+A kernel density estimate places a kernel on every row and adds the kernels up. Kernels that are
+too wide smooth out the shape of the data; kernels that are too narrow show the rows instead of the
+density they were drawn from. ``bandwidth="loo"`` takes the width under which all other rows predict
+each row best.
 """  # noqa: D205, D400
 
 # %%
 # Data, and three estimates
 # -------------------------
-# Scott's rule knows the number of rows and features, not their shape. The leave-one-out
-# bandwidth is found from the rows themselves. The third is a fifth of it.
+# Scott's rule uses the numbers of rows and features only. The leave-one-out bandwidth is found
+# from the rows themselves. The third is a fifth of it.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_moons

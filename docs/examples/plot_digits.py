@@ -4,7 +4,7 @@ Handwritten digits in two dimensions
 
 Two numbers per picture, learnt from the labels, against the two leading principal components.
 
-PCA keeps the directions of largest variance and never sees a label. NCA looks for the two
+PCA keeps the directions of largest variance and does not use the labels. NCA searches for the two
 directions in which a digit's neighbours are digits of its own kind. Both maps are learnt from
 one part of scikit-learn's digits; the pictures show the rows that were held out.
 """  # noqa: D205, D400
@@ -12,9 +12,9 @@ one part of scikit-learn's digits; the pictures show the rows that were held out
 # %%
 # Data, and the two maps
 # ----------------------
-# The pixels all have the same unit, so one common factor is all the scaling they need.
-# Two dimensions are few for ten classes: without a penalty the map grows until every
-# training row sees little but its nearest neighbour. ``alpha`` keeps it small.
+# The pixels all have the same unit, so one common factor suffices to scale them.
+# Two dimensions are few for ten classes: without a penalty the map grows until the nearest
+# neighbour of a training row has nearly all of the weight. ``alpha`` limits the map.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -62,10 +62,10 @@ for axis, (name, projection) in zip(axes, maps.items(), strict=True):
 plt.show()
 
 # %%
-# What the maps look at
-# ---------------------
+# The weights of the pixels
+# -------------------------
 # A row of ``components_`` weighs the pixels: red adds, blue subtracts. PCA's weights follow the
-# strokes that vary most, NCA's the pixels that tell digits apart.
+# strokes that vary most, NCA's the pixels that distinguish the digits.
 figure, axes = plt.subplots(1, 4, figsize=(11, 3.1), layout="constrained")
 panels = [(name, k) for name in maps for k in range(2)]
 for axis, (name, k) in zip(axes, panels, strict=True):

@@ -5,7 +5,7 @@ Round neighbourhoods
 PCA makes the whole cloud of rows round, Local Component Analysis its neighbourhoods.
 
 Three long and thin clusters lie side by side. Distances between them are as small as distances
-within them: no method that lives on neighbours can tell them apart as they are, nor after PCA.
+within them: no method based on neighbours separates them, neither as they are nor after PCA.
 """  # noqa: D205, D400
 
 # %%

@@ -4,15 +4,15 @@ A density along a spiral
 
 Round kernels against kernels that lie along the data, on rows near a curve.
 
-Kernel density estimation puts the same round hill on every row. Manifold Parzen Windows give each
-row a flat Gaussian: long where its neighbours are, thin across.
+Kernel density estimation places the same spherical kernel on every row. Manifold Parzen Windows
+give each row a flat Gaussian: wide in the directions of its neighbours, narrow in all others.
 """  # noqa: D205, D400
 
 # %%
 # Rows near a curve
 # -----------------
-# 300 rows to learn from. Of both estimates the widths are chosen by 300 other rows; one fit has
-# all thicknesses of a flat Gaussian.
+# 300 rows to learn from. The widths of both estimates are chosen on 300 other rows; one fit serves
+# all noise variances of the flat Gaussians.
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Ellipse
@@ -36,8 +36,8 @@ manifold = model.set_params(noise_variance=widths[scores.argmax()] ** 2).fit(tra
 # %%
 # The densities
 # -------------
-# The brighter, the denser, in logs. Round kernels fall apart into beads where rows are few. The
-# flat Gaussians close the gaps, at the price of weak spikes where neighbours lie around a bend.
+# Brightness shows the log density. Where rows are few, spherical kernels give separate modes. The
+# flat Gaussians close the gaps, but extend beyond the curve where neighbours lie around a bend.
 side = np.linspace(-0.68, 0.68, 300)
 plane = np.column_stack([part.ravel() for part in np.meshgrid(side, side)])
 figure, axes = plt.subplots(1, 2, figsize=(11, 5.9), layout="constrained", facecolor="#0b0f1a")

@@ -12,10 +12,10 @@ held out.
 # %%
 # The maps
 # --------
-# Two dimensions are few for ten classes, so NCA needs a penalty: without one the map grows until a
-# row sees little but its nearest neighbour. The compact kernel ends at a distance of one; rows
-# beyond its reach are left to a normal density per class, the background. Mini-batches look at
-# some 250 rows at a time.
+# Two dimensions are few for ten classes, so NCA needs a penalty: without one the map grows until
+# the nearest neighbour of a row has nearly all of the weight. The compact kernel is zero beyond a
+# distance of one, the cutoff; the background, a normal density per class, classifies the rows
+# beyond it. Mini-batches have some 250 rows each.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -67,12 +67,12 @@ for axis, (name, projection) in zip(axes.flat, maps.items(), strict=True):
 plt.show()
 
 # %%
-# How far a row can see
-# ---------------------
-# The Gaussian never ends; the biweight kernel is zero from a distance of one on. To the right, one
-# training row (the cross) among the others, in the compact map: only those within the circle count
-# for its class, and trees find them without looking at the rest. The map grows in the fit until the
-# circle holds few rows of other classes.
+# The cutoff of the compact kernel
+# --------------------------------
+# The Gaussian is positive everywhere; the biweight kernel is zero from a distance of one on. To the
+# right, one training row (the cross) among the others, in the compact map: only rows within the
+# circle contribute to its sums, and a cell list finds them without visiting the others. The fit
+# enlarges the map until the circle contains few rows of other classes.
 compact = maps["NCA, compact with background"]
 Z = compact.transform(X_train)
 centre = Z[np.argmin(np.sum((Z - Z[y_train == 6].mean(axis=0)) ** 2, axis=1))]
@@ -89,6 +89,7 @@ right.scatter(*Z[~near].T, s=8, color="0.85")
 right.scatter(*Z[near].T, s=14, c=np.array(colours)[y_train[near]])
 right.add_patch(plt.Circle(centre, 1, fill=False, color="0.3"))
 right.scatter(*centre, marker="+", s=120, color="black")
-right.set(title=f"{near.sum()} of {len(Z)} rows in reach", xticks=[], yticks=[], aspect="equal")
+right.set(title=f"{near.sum()} of {len(Z)} rows within the cutoff", aspect="equal")
+right.set(xticks=[], yticks=[])
 right.spines[:].set_color("0.8")
 plt.show()

@@ -1,4 +1,4 @@
-"""The border for pairs of rows: everything checked once."""
+"""Checks of labelled pairs of rows given by users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastmetric import _validate
 def pairs(
     estimator: Any, pairs: Any, y: Any, X: Any, first: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows (n, D) as floats, first and second row of each pair (m,), and whether alike (m,).
+    """Return rows (n, D) as floats, the two rows of each pair (m,), and whether it coincides (m,).
 
     From pairs (m, 2, D) and no X, or from row numbers (m, 2) into X; y (m,) is +1 or -1. The
     squared differences can be added up.

@@ -71,7 +71,7 @@ def share(name: str, value: Any) -> float:
 
 
 def background(value: Any) -> None:
-    """Raise if this says nothing about a background."""
+    """Raise if this is not a valid background."""
     if isinstance(value, str):
         choice("background", value, ("learn",))
     elif not isinstance(value, bool | np.bool_):
@@ -111,7 +111,7 @@ def priors(value: Any, n_classes: int) -> np.ndarray | None:
     if given.min() < _LEAST_PRIOR * total:
         raise ValueError(
             f"priors={value!r} are too far apart: the smallest should be at least "
-            f"{_LEAST_PRIOR:.0e} of their sum. Leave out the rows of a class that cannot be."
+            f"{_LEAST_PRIOR:.0e} of their sum. Leave out the rows of a class of negligible prior."
         )
     return given / total
 

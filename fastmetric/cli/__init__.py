@@ -9,7 +9,7 @@ the model is written by joblib; `transform` reads both and writes projected rows
 
 Decisions
 ---------
-**An optional face.** Nothing in the package imports this folder. matplotlib is imported only when
+**Optional.** Nothing in the package imports this folder. matplotlib is imported only when
 the demo draws.
 
 **Messages, not tracebacks.** An error in a file or an option is one line on standard error.

@@ -47,7 +47,7 @@ def run(picture: Path) -> None:
         Panel(name, f"nearest neighbour right on {accuracy:.0%}", model.transform(data.X_test))
         for name, (model, accuracy) in (("PCA", pca), ("NCA", nca))
     ]
-    title = "Handwritten digits nobody trained on, in 2-D"
+    title = "Held-out handwritten digits in 2-D"
     save_projections(picture, panels, data.y_test, title)
     model = nca[0]
     print(f"\nNCA: {model.n_iter_} iterations, after which a training image's random neighbour")
@@ -59,7 +59,7 @@ def _fit_nca(data: _Split) -> NCA:
     """Return NCA fitted to the training images."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # alpha: won a five-fold cross-validation on the training images.
+        # alpha: chosen by five-fold cross-validation on the training images.
         return NCA(2, init="rca", alpha=1.0, max_iter=200).fit(data.X_train, data.y_train)
 
 

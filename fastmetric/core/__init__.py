@@ -14,7 +14,7 @@ Files:
 Folders, from the innermost loop outwards:
 
 * `vector`: how are exp and blocks of distances computed in vector registers?
-* `far_field`: what does a node of points look like from afar, as an expansion?
+* `far_field`: what does a node of points contribute far away, as an expansion?
 * `tree`: how are points ordered into boxes, and which are nearest?
 * `pairs`: what are the sums and gradients over pairs that are all computed?
 * `walk`: what are the sums over trees, with a certified error?

@@ -1,6 +1,6 @@
 """Sums of exponentials of any size: total * exp(shift), shift the largest exponent so far.
 
-The largest term counts as 1, so that nothing underflows that could be seen in the result.
+The largest term counts as 1, so that only terms that are negligible in the result underflow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def empty_sums(shape):
 
 @jit
 def shifted_to(exponent, shift, total):
-    """Return the shift and total of one sum, after room is made for a term exp(exponent)."""
+    """Return the shift and total of one sum, rescaled for a term exp(exponent)."""
     if exponent > shift:
         return exponent, total * exp64(shift - exponent)
     return shift, total

@@ -18,7 +18,7 @@ class Costs(NamedTuple):
     leaf_pair: float  # a pair in a leaf, or within the cutoff
     per_dimension: float = 0.0  # more for every dimension of a pair
     expansion: float = 0.0  # a far-field expansion at one query
-    node: float = 0.0  # a node looked at by a group of queries
+    node: float = 0.0  # a node visited by a group of queries
     underflowed: float = 0.0  # a query that has to be summed again, alone
     point: float = 0.0  # building the structure, for every point
 
@@ -70,7 +70,7 @@ class EStepCosts(NamedTuple):
     pair: float  # turned into its responsibility
     product: float  # each product of the pair: in the distance, and in the scatter
     # By the neighbour list, for every ordered pair:
-    candidate: float  # looked at
+    candidate: float  # tested
     candidate_product: float  # each product in its distance
     listed: float  # more, if it may count
     listed_product: float  # each product in the scatter

@@ -44,7 +44,7 @@ def _cut(rows: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 class _AllOthers:
-    """Everyone else."""
+    """All other points, if all of them are neighbours."""
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -54,7 +54,7 @@ class _AllOthers:
         return _cut(np.arange(self._n), min(16, most))
 
     def nearest(self, rows: np.ndarray) -> np.ndarray:
-        """Return all rows but the own."""
+        """Return all rows except the row itself."""
         before = np.arange(self._n - 1)[None, :]
         return before + (before >= rows[:, None])
 

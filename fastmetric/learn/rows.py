@@ -22,7 +22,7 @@ _MEAN_ROWS = 4096  # rows of a block in the second pass of a mean
 
 
 class Rows(Protocol):
-    """n rows of D numbers, float32 or float64; nobody writes to what they give.
+    """n rows of D numbers, float32 or float64; the arrays returned are read only.
 
     An implementation sets the attributes and gives `block` and `take`. It may replace another
     method by a faster one.

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.tree.balanced_tree import Tree
-from fastmetric.core.tree.nearest_search import Search, home_leaves, nearest
+from fastmetric.core.tree.nearest_search import Search, nearest, nodes_of
 from fastmetric.core.vector.panel_scan import UNIT
 from fastmetric.core.vector.register_blocks import make_panels
 from fastmetric.learn.tree_building import LEAF_SIZE, build_tree
@@ -35,12 +35,12 @@ def in_blocks(
     size = max(16, _COORDINATES // X.shape[1])
     parts = [slice(start, start + size) for start in range(0, len(X), size)]
 
-    def home(part: slice) -> np.ndarray:
-        return home_leaves(tree, np.array(X[part], order="C"))
+    def nodes_of_part(part: slice) -> np.ndarray:
+        return nodes_of(tree, np.array(X[part], order="C"))
 
     order = np.arange(len(X))
     if len(parts) > 1:
-        nodes = np.concatenate(list(engine.run(home, parts, n_jobs=n_jobs)))
+        nodes = np.concatenate(list(engine.run(nodes_of_part, parts, n_jobs=n_jobs)))
         order = np.argsort(nodes, kind="stable")
     yield from engine.run(lambda part: block(order[part]), parts, n_jobs=n_jobs)
 

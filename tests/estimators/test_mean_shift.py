@@ -78,7 +78,7 @@ def fitted(X, **parameters):
 def test_a_step_is_the_weighted_mean_of_the_points(cloud, dtype, far):
     X, h = (cloud.X / cloud.h).astype(dtype), 1.0
     query = X[::2] + dtype(30.0 if far else 0.7)
-    logs, steps = KernelSums(X, bandwidth=h).shifts(query)
+    logs, steps = KernelSums(X, bandwidth=h).mean_shift_steps(query)
     s = np.asarray(naive.sq_distances(query, X), float) / 2
     nearest = s.min(axis=1)
     # A kernel is off by eps times its exponent, a coordinate by its rounding.
@@ -99,7 +99,7 @@ def test_steps_over_trees_are_those_over_all_pairs(d, dtype):
     sums = KernelSums(X, bandwidth=0.2)
     truth = naive.mean_shift_step(X, query.astype(dtype), 0.2)
     for rtol in (0.0, 1e-3):
-        _, steps = sums.shifts(query.astype(dtype), rtol=rtol)
+        _, steps = sums.mean_shift_steps(query.astype(dtype), rtol=rtol)
         # What is left out lies within a few dozen bandwidths.
         tolerance = 0.2 * 30 * max(rtol, 100 * np.finfo(dtype).eps)
         np.testing.assert_allclose(steps, truth.astype(float), rtol=0, atol=tolerance)
@@ -140,7 +140,7 @@ def test_over_relaxation_saves_most_steps():
     fast = trajectories.follow(sums.shifts, X, 0.7, tol=1e-8, max_iter=2000)
     slow = 0
     points = X.copy()
-    while np.abs(step := sums.shifts(points)[1]).max() > 0.7e-8:
+    while np.abs(step := sums.mean_shift_steps(points)[1]).max() > 0.7e-8:
         points, slow = points + step, slow + 1
     assert fast.n_iter < slow / 3
 

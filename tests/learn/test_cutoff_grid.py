@@ -1,4 +1,4 @@
-"""Compact support by lanes: the same pairs as all pairs, however the points lie."""
+"""Compact support by a cell list: the same pairs as all pairs, however the points lie."""
 
 from __future__ import annotations
 
@@ -140,6 +140,6 @@ def test_auto_uses_the_cutoff_grid_where_few_pairs_are_in_reach():
     X, y = rng.standard_normal((3000, 2)), rng.integers(0, 3, 3000)
     problem = Objective(ArrayRows(X), y, mixture=Mixture("biweight"), method="auto")
     for rows in (None, np.arange(600)):
-        assert problem.evaluate(5 * np.eye(2), rows).way == "pairs in reach"
+        assert problem.evaluate(5 * np.eye(2), rows).way == "pairs within the cutoff"
         assert problem.evaluate(0.01 * np.eye(2), rows).way == "all pairs"
     assert problem.evaluate(5 * np.eye(2), np.arange(20)).way == "all pairs"

@@ -97,8 +97,8 @@ def _drawn(
     rows = []
     for data in CLUSTERS:
         for noise in plan.noise[data]:
-            for name, judge in ways.items():
-                rows.append(measure.clustering(data, noise, name, judge, plan.runs[figure]))
+            for name, score in ways.items():
+                rows.append(measure.clustering(data, noise, name, score, plan.runs[figure]))
                 yield rows[-1]
     runs = f"mean of {plan.runs[figure]} runs"
     pictures.curves(out / f"le-roux-clustering-{figure}.png", rows, f"{title}: {runs}")
@@ -151,15 +151,15 @@ def main(arguments: list[str] | None = None) -> None:
         plan = plan._replace(runs=dict.fromkeys(FIGURES, options.runs))
 
     def tables(number: int) -> tuple[str, str, str]:
-        rows = list(_told(partial(FIGURES[number], plan, options.out)))
+        rows = list(_printed(partial(FIGURES[number], plan, options.out)))
         plain = records.plain(number, rows)
         return f"Figure {number}", plain, records.markdown(number, rows)
 
     command.run(options.figure or FIGURES, tables, options.markdown)
 
 
-def _told(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
-    """Yield the rows, each told as it comes; one that says why, if the data cannot be had."""
+def _printed(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
+    """Yield the rows, each printed at once; one with the reason, if the data are not available."""
     try:
         for row in rows():
             print("  " + "  ".join(row.cells()), file=sys.stderr, flush=True)

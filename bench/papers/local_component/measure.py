@@ -1,4 +1,4 @@
-"""Fits and judges what Le Roux & Bach compare: clusterings, densities, batches."""
+"""Fits and measures what Le Roux & Bach compare: clusterings, densities, batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.papers.local_component.rows import FIGURE_5, PUBLISHED_ROWS, Row
 from bench.shared.setup import clock
 from fastmetric import LocalComponentAnalysis
 from fastmetric.learn.local_component.penalty_choice import gaussian_nu, range_of_nu
-from fastmetric.learn.optim.scalar_search import search_uphill
+from fastmetric.learn.optim.scalar_search import search_unimodal
 from fastmetric.learn.rows import ArrayRows
 
 _CONTRASTS = ("logcosh", "exp", "cube")
@@ -58,7 +58,7 @@ def straightened(model: Any, X: np.ndarray, text: np.ndarray) -> tuple[np.ndarra
 # Figures 3 and 4
 
 
-class Judged(NamedTuple):
+class Clustering(NamedTuple):
     """One clustering: accuracy in percent; of a fit, its iterations, directions, seconds."""
 
     accuracy: float
@@ -83,30 +83,30 @@ def spectral(Z: np.ndarray, y: np.ndarray, problem: Clusters) -> float:
         return accuracy(y, cut.fit_predict(Z))
 
 
-def whitened(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Judged:
+def whitened(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Clustering:
     """Score the rows as they are."""
-    return Judged(spectral(X, y, problem))
+    return Clustering(spectral(X, y, problem))
 
 
-def fast_ica(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Judged:
+def fast_ica(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Clustering:
     """Score the first two independent components, by the best contrast."""
     best = 0.0
     for contrast in _CONTRASTS:
         ica = FastICA(algorithm="deflation", fun=contrast, random_state=0)
         best = max(best, spectral(quietly(partial(ica.fit_transform, X))[:, :2], y, problem))
-    return Judged(best)
+    return Clustering(best)
 
 
-def by_local(**parameters: Any) -> Callable[[np.ndarray, np.ndarray, Clusters], Judged]:
-    """Return what judges the rows after LocalComponentAnalysis."""
+def by_local(**parameters: Any) -> Callable[[np.ndarray, np.ndarray, Clusters], Clustering]:
+    """Return what scores the rows after LocalComponentAnalysis."""
 
-    def judge(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Judged:
+    def score(X: np.ndarray, y: np.ndarray, problem: Clusters) -> Clustering:
         model = local(**parameters)
         seconds = clock(lambda: quietly(lambda: model.fit(X))).best
         Z = model.transform(X)
-        return Judged(spectral(Z, y, problem), model.n_iter_, model.n_local_, seconds)
+        return Clustering(spectral(Z, y, problem), model.n_iter_, model.n_local_, seconds)
 
-    return judge
+    return score
 
 
 METHODS = {
@@ -118,10 +118,10 @@ METHODS = {
 }
 
 
-def clustering(data: str, noise: int, variant: str, judge: Callable, runs: int) -> Row:
+def clustering(data: str, noise: int, variant: str, score: Callable, runs: int) -> Row:
     """Return the row of one variant on a problem with so many dimensions of noise."""
     problem = CLUSTERS[data]
-    found = [judge(*noisy(problem, noise, seed), problem) for seed in range(runs)]
+    found = [score(*noisy(problem, noise, seed), problem) for seed in range(runs)]
     values, iterations, directions, seconds = (
         [value for value in column if value is not None] for column in zip(*found, strict=True)
     )
@@ -207,7 +207,7 @@ def _density(variant: str, parts: Parts) -> tuple[float, float, int, int]:
         plain = parameters | {"gaussian": split}  # a search for every nu would take long
         return fitted(nu, **plain, **_SEARCH).score(parts.validation)
 
-    nu = search_uphill(value, *range_of_nu(ArrayRows(parts.train)))
+    nu = search_unimodal(value, *range_of_nu(ArrayRows(parts.train)))
     timing = clock(lambda: fitted(nu, **parameters, tol=1e-4))
     model = timing.result
     return -model.score(parts.test), timing.best, model.n_iter_, model.n_local_
@@ -244,7 +244,7 @@ def nu_of(parts: Parts) -> float:
     def value(nu: float) -> float:
         return quietly(lambda: local(nu=nu, **_SEARCH).fit(parts.train)).score(parts.validation)
 
-    return search_uphill(value, *range_of_nu(ArrayRows(parts.train)))
+    return search_unimodal(value, *range_of_nu(ArrayRows(parts.train)))
 
 
 def pca() -> PCA:

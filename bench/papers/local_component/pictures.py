@@ -149,7 +149,7 @@ def _pyplot() -> Any:
 
 
 def _dress(axis: Any, title: str, below: str) -> None:
-    """Give a panel its title, and lines that do not shout."""
+    """Give a panel its title, and thin lines."""
     axis.set_facecolor(_PAPER)
     axis.set_title(title, color=_INK, fontsize=10)
     axis.set_xlabel(below)

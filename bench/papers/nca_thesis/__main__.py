@@ -84,7 +84,7 @@ def _small_set(data: str, dimensions: tuple[int, ...], n_splits: int) -> Iterato
 # Digits
 
 # The price of |A|^2 for each row: the best of 0.0006, 0.0012 and 0.0025 for L-BFGS on 50,000
-# training rows of MNIST, judged by the NCA rule on the other 10,000.
+# training rows of MNIST, by the NCA rule on the other 10,000.
 _PRICE = 0.0012
 
 
@@ -128,8 +128,9 @@ def _large_variants(limits: dict[str, Any], alpha: float) -> tuple[Variant, ...]
 def covertype(plan: Plan, out: Path) -> Iterator[Row]:
     """Covertype, 80/20: the default NCA in five dimensions, beside PCA and LDA. Not in the thesis.
 
-    PCA of the columns as they are, too: distances in metres to roads, water and old fires weigh
-    most there, and tell where a row is; its neighbours on the map are mostly of its class.
+    PCA of the columns as they are, too: distances in metres to roads, water and old fires have
+    the largest weight there and nearly determine the place of a row; rows near it are mostly of its
+    class.
     """
     yield from _or_reason("covertype", partial(_covertype, plan))
 

@@ -15,7 +15,7 @@ HERMITE, TAYLOR = 0, 1  # the bases
 
 @jit
 def add_series(series, degree, coefficients, v, shift, scratch, totals):
-    """Add a node's field to totals (m,) at the points v (d, m), cut off beyond `degree`.
+    """Add a node's expansion to totals (m,) at the points v (d, m), cut off beyond `degree`.
 
     `scratch` is overwritten: see `scratch_rows`.
     """
@@ -69,7 +69,7 @@ def fill(series, degree, v, basis, scratch):
 def _powers(series, k, basis, derived, scratch):
     """Return the rows of one coordinate's basis, degree 0 first, or of what stands for its slope.
 
-    He_(n+1)(x) and x^(n-1) / (n-1)!: a row further, and a row back.
+    The slopes are He_(n+1)(x), in the next row, and x^(n-1) / (n-1)!, in the previous one.
     """
     first = derived if basis == HERMITE else 1 - derived
     return scratch[k * (series.degree + 2) + first :]

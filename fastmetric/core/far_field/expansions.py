@@ -22,8 +22,8 @@ A query cell accepts a node as a polynomial in t = (q - c')/h around its own mid
     sum_j w_j exp(-|v0 + t - u_j|^2 / 2) ~ sum_b (t^b / b!) L_b,
     L_b = (-1)^|b| exp(-|v0|^2 / 2) sum_{|a| + |b| <= p} M_a He_{a+b}(v0),  v0 = (c' - c)/h,
 
-whose remainder is the one above with |t| + |u| for |u|. The same numbers, transposed, carry
-what the queries give back to the node.
+whose remainder is the one above with |t| + |u| for |u|. The transpose of this map gives
+the adjoint of the node's coefficients.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def moments_to_parent(series, child, step, coefficients):
 
 @jit
 def moments_to_local(series, degree, moments, v, local):
-    """Add a field to the polynomial `local` (C,) around another centre, v (d,) away in units of h.
+    """Add a Hermite expansion to the polynomial `local` (C,) around a centre v (d,) away, in h.
 
     Of degree at most `degree` in both together.
     """

@@ -1,9 +1,9 @@
 """Sums of Gaussians, each of a shape of its own, over a k-d tree, in few dimensions [MAN-6].
 
-A Gaussian is nowhere above exp(-|x - x_i|² / (2 lambda_i)) times its top, lambda_i its largest
-variance. So a node is at most the sum of its tops at its box, with the largest variance in it.
-A query walks over the tree, where most is to be found first, and leaves out nodes that are, all
-of them together, at most rtol times what it has found.
+A Gaussian is at most exp(-|x - x_i|² / (2 lambda_i)) times its maximum, lambda_i its largest
+variance. So a node is at most the sum of its maxima at its box, with the largest variance in it.
+The tree is walked for each query, the node of the largest bound first; the nodes left out are
+together at most rtol times the sum so far.
 
 Points are the last axis of every array, so that a leaf is a vectorised loop.
 """

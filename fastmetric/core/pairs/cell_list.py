@@ -1,9 +1,9 @@
-"""Class sums and gradients of the biweight kernel, over the pairs within its reach alone.
+"""Class sums and gradients of the biweight kernel, over the pairs within its cutoff alone.
 
-Points of one to three dimensions lie in lanes: rods with a square cross-section of CELL, in which
-they are sorted along x (in the plane strips; on the line there is one). A few neighbours in a
-lane see, of every lane within reach, one contiguous range; these are copied side by side, and
-each row goes over them for itself, so that no two rows write to the same place.
+Points of one to three dimensions lie in columns of cells of side CELL, in which they are sorted
+along x (in the plane a column is a strip; on the line there is one). A group of neighbours in a
+column needs one contiguous range of every column within the cutoff; these ranges are copied side
+by side, and each row is summed over them separately, so that no two rows write to the same place.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.kernels import BIWEIGHT, smooth_fall, smooth_value
 from fastmetric.core.tree.boxes import box_gap
 
-# The side of a cell, where the reach is 1. A power of two, so that a cell's number is exact, and
-# so many lanes at most are within reach of another.
+# The side of a cell, in units of the cutoff. A power of two, so that a cell's number is exact; and
+# the largest number of columns within the cutoff of one.
 CELL = 0.25
 _MOST = int(2 / CELL + 3) ** 2
-GROUP = 24  # rows that look together, at most
-_NEAR = 576  # points that they look at together, summed in the precision of the points
+GROUP = 24  # rows of a group, at most
+_NEAR = 576  # points that a group is summed over at once, in the precision of the points
 
 # The rows of a table: coordinates, the weight in a sum, the class; the weight in the gradient of
 # pairs within its class and of others; and the third coordinate.
@@ -30,22 +30,22 @@ COORDINATES = X, Y, Z
 
 
 class CellList(NamedTuple):
-    """Points, one lane after the other."""
+    """Points, one column after the other."""
 
-    table: np.ndarray  # (7, n), in the precision of the points; x rises in a lane
+    table: np.ndarray  # (7, n), in the precision of the points; x increases in a column
     solid: bool | None  # None: all z are 0. Loops are compiled for either
-    starts: np.ndarray  # (k + 1,): lane l is starts[l]:starts[l + 1]
-    lower: np.ndarray  # (k, 2): the boxes of the lanes' points, in y and z, float64
+    starts: np.ndarray  # (k + 1,): column l is starts[l]:starts[l + 1]
+    lower: np.ndarray  # (k, 2): the boxes of the columns' points, in y and z, float64
     upper: np.ndarray
-    cells: np.ndarray  # (k,): the lanes' cells in z, rising within a slab
-    slabs: np.ndarray  # (s + 1,): the lanes slabs[b]:slabs[b + 1] have their cell in y in common
-    slab_cells: np.ndarray  # (s,): that cell, rising
-    groups: np.ndarray  # (g + 1,): the rows groups[g]:groups[g + 1] of a lane look together
-    column_of: np.ndarray  # (g,): that lane
+    cells: np.ndarray  # (k,): the columns' cells in z, increasing in a slab
+    slabs: np.ndarray  # (s + 1,): the columns slabs[b]:slabs[b + 1] have the same cell in y
+    slab_cells: np.ndarray  # (s,): that cell, increasing
+    groups: np.ndarray  # (g + 1,): group g is the rows groups[g]:groups[g + 1] of a column
+    column_of: np.ndarray  # (g,): that column
 
 
 class _Nearby(NamedTuple):
-    """The points that a group looks at: where they are, and copies of some of them."""
+    """The points that a group is summed over: where they are, and copies of some of them."""
 
     ranges: np.ndarray  # (r, 2): what is not copied yet are points ranges[k, 0] to ranges[k, 1]
     table: np.ndarray  # (rows of a table, _NEAR)
@@ -62,7 +62,7 @@ def _nearby(ref, last):
 
 @jit_in_order
 def _bisect(x, lo, hi, origin, least):
-    """Return the first place in lo:hi, where x rises, with x - origin >= least; hi: none."""
+    """Return the first place in lo:hi, where x increases, with x - origin >= least; hi: none."""
     while lo < hi:
         middle = (lo + hi) // 2
         if np.float64(x[middle]) - origin < least:
@@ -74,12 +74,12 @@ def _bisect(x, lo, hi, origin, least):
 
 @jit_in_order
 def _look(query, g, ref, ranges):
-    """Write the ranges of points within reach of the group g into `ranges`; return their number.
+    """Write the ranges of points within the cutoff of group g into `ranges`; return their number.
 
     Rounding included: no pair is left out whose squared distance comes out below 1.
     """
-    x, lane = query.table[X], query.column_of[g]
-    low, high = query.lower[lane], query.upper[lane]
+    x, column = query.table[X], query.column_of[g]
+    low, high = query.lower[column], query.upper[column]
     left, right = np.float64(x[query.groups[g]]), np.float64(x[query.groups[g + 1] - 1])
     sq_reach = 1 + 8 * np.float64(np.finfo(x.dtype).eps)
     reach, count, x = np.sqrt(sq_reach), 0, ref.table[X]
@@ -107,7 +107,7 @@ def _look(query, g, ref, ranges):
 
 @jit
 def pairs_in_reach(query, ref, groups):
-    """Return how many pairs each of the given groups would look at."""
+    """Return how many pairs each of the given groups would visit."""
     query, ref = uncounted((query, ref))
     ranges, pairs = np.empty((_MOST, 2), np.int64), np.zeros(groups.size, np.int64)
     for k in range(groups.size):
@@ -161,7 +161,7 @@ def cell_list_sums(query, ref, self_index, first, last, out):
     """Sum the kernels of the rows of the groups first:last, over their class and over the others.
 
     Row i is the point self_index[i], left out (-1: none). Added to `out` (2, n). Returns how
-    many pairs were looked at.
+    many pairs were visited.
     """
     query, ref, self_index, out = uncounted((query, ref, self_index, out))
     nearby, pairs = _nearby(ref, LABEL), 0

@@ -35,7 +35,7 @@ from fastmetric.core.shifted_sums import empty_sums, log_sum, shifted_to
 from fastmetric.core.vector.exp import LOWEST, exp
 from fastmetric.core.vector.register_blocks import sq_distances
 
-FEW = 16  # a row with fewer than one live weight in so many is scattered pair by pair
+FEW = 16  # a row with fewer than one nonzero weight in so many is scattered pair by pair
 
 
 class Block(NamedTuple):

@@ -33,7 +33,7 @@ class Pairs(NamedTuple):
 
 
 class LabelledRows(NamedTuple):
-    """n rows, and how far each of them looks for rows of other labels."""
+    """n rows, and the radius in which rows of other labels are searched for each."""
 
     Z: np.ndarray  # (n, p)
     norms: np.ndarray  # (n,): squared
@@ -145,17 +145,17 @@ def _has_both(pairs, i):
 
 @jit
 def search_scales(pairs, q, kappa_sq, noise, p, first, last):
-    """Move kappa^2 of the rows first:last to a maximum of their log-likelihood, never downhill.
+    """Move kappa^2 of the rows first:last to a maximum of their log-likelihood, with gain >= 0.
 
-    The likelihood of a pair that coincides rises with kappa^2, that of the others falls: a row
-    without both kinds is left alone. Returns the gain.
+    The likelihood of a pair that coincides increases with kappa^2, that of the others decreases: a
+    row without both kinds is not changed. Returns the gain.
     """
     gain = 0.0
     for i in range(first, last):
         if not _has_both(pairs, i):
             continue
         before = _row_log_likelihood(pairs, q, i, kappa_sq[i], noise, p)
-        # A bracket of the maximum, in log kappa^2: outwards by factors, the way that rises.
+        # A bracket of the maximum, in log kappa^2: outwards by factors, in the ascending direction.
         best, top = math.log(kappa_sq[i]), before
         step = _LN_STEP
         if _row_log_likelihood(pairs, q, i, math.exp(best + step), noise, p) <= top:
@@ -189,7 +189,7 @@ def search_scales(pairs, q, kappa_sq, noise, p, first, last):
 def impostors_of_tile(rows, slack, tile, out):
     """Collect pairs of a tile, of different labels, within reach of a row; return their number.
 
-    Pairs i < j are looked at. With the squared norms the products give squared distances up to
+    Pairs i < j are tested. With the squared norms the products give squared distances up to
     rounding, `slack` times the norms: near ones are computed again, from differences. The pair
     (i, j) is found if its squared distance is less than reach[i], (j, i) if it is less than
     reach[j]. Row numbers and squared distances are written to `out`.

@@ -34,7 +34,7 @@ def list_pairs(products, sq_i, sq_j, least_i, least_j, reach, diagonal):
         row, limit = products[i], least_i[i] + reach
         for j in range(n):
             counts[j] = row[j] <= max(limit, limit_j[j])
-        for j in range(i + 1 if diagonal else 0, n):  # a branch would be guessed wrong
+        for j in range(i + 1 if diagonal else 0, n):  # a branch would be mispredicted
             cols[at] = j
             s[at] = row[j]
             at += np.uintp(counts[j])
@@ -87,7 +87,7 @@ def gradient_listed(starts, cols, s, side_i, side_j, rows, negligible):
     """
     (least_i, share_i), (least_j, share_j) = side_i, side_j
     m, half, longest = least_i.size, s.dtype.type(0.5), _longest(starts)
-    pulled = np.zeros((m, rows.shape[1]), rows.dtype)
+    weighted = np.zeros((m, rows.shape[1]), rows.dtype)
     sums_i, sums_j = np.zeros(m), np.zeros(rows.shape[0])
     weights, shares = np.empty(longest, s.dtype), np.empty(longest, s.dtype)
     live = np.empty(longest, np.int32)
@@ -110,8 +110,8 @@ def gradient_listed(starts, cols, s, side_i, side_j, rows, negligible):
             total += weights[k]
             sums_j[np.uintp(live[k])] += weights[k]
         sums_i[i] = total
-        add_rows(pulled[i], live[:count], weights[:count], rows)
-    return pulled, sums_i, sums_j
+        add_rows(weighted[i], live[:count], weights[:count], rows)
+    return weighted, sums_i, sums_j
 
 
 @jit

@@ -1,4 +1,4 @@
-"""Points laid out for the loops, and the two ends of a tile of pairs.
+"""Points laid out for the loops, and the gradient of a tile of pairs.
 
 A tile holds a few dozen query points against a few hundred reference points: squared
 distances are written into it, turned into kernels or pair weights in place, and scattered

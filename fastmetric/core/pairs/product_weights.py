@@ -13,7 +13,7 @@ from fastmetric._jit import jit
 from fastmetric.core.pairs.pair_tiles import smallest
 from fastmetric.core.vector.exp import exp
 
-_COLS = 512  # reference rows that are at work together
+_COLS = 512  # reference rows that are processed together
 
 
 @jit
@@ -62,7 +62,7 @@ def few_products(weights, rows):
     for j0 in range(0, n, _COLS):
         for i in range(m):
             count = 0
-            for j in range(j0, min(j0 + _COLS, n)):  # a branch would be guessed wrong
+            for j in range(j0, min(j0 + _COLS, n)):  # a branch would be mispredicted
                 cols[count] = j
                 live[count] = weights[i, j]
                 count += weights[i, j] != 0

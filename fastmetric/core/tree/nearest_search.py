@@ -7,7 +7,7 @@ from the first coordinate to the last; each is rounded, and rounding is monotone
 side of the box is at most the gap to a point behind that side, so is its square, so is the sum.
 This needs that no multiplication is fused with an addition in one place and not in the other.
 
-Distances must not overflow: the callers see to that. Points are read in panels of UNIT points,
+Distances must not overflow, which callers ensure. Points are read in panels of UNIT points,
 coordinate by coordinate, one vector at a time.
 """
 
@@ -24,8 +24,8 @@ from fastmetric.core.tree.heaps import insert, sink, sort_heap
 from fastmetric.core.vector.panel_scan import UNIT, lanes_below, lowest_bit, panel_sq_distances
 
 _SHORT = 96  # neighbours up to which a sorted list is quicker than a heap
-_HOME = 256  # points that stay in the first cache, together with what surrounds them
-_LAST_HOME = 2**16 - 1
+_NODE = 256  # points that stay in the first cache, together with what surrounds them
+_LAST_NODE = 2**16 - 1
 
 
 class Search(NamedTuple):
@@ -36,18 +36,18 @@ class Search(NamedTuple):
 
 
 @jit_in_order
-def home_leaves(tree, queries):
-    """Return the nodes (m,) that queries (m, d) belong to, of about _HOME points.
+def nodes_of(tree, queries):
+    """Return the nodes (m,) that queries (m, d) belong to, of about _NODE points.
 
-    Queries with one home are near each other, and so are their neighbours. The numbers of nodes
+    Queries of one node are near each other, and so are their neighbours. The numbers of nodes
     are kept to 16 bits, which NumPy sorts by radix.
     """
     nodes = np.empty(queries.shape[0], np.uint16)
     for q in range(queries.shape[0]):
         node = 0
-        while tree.stops[node] - tree.starts[node] > _HOME:
+        while tree.stops[node] - tree.starts[node] > _NODE:
             first = tree.children[node]
-            if first < 0 or first + 1 > _LAST_HOME:
+            if first < 0 or first + 1 > _LAST_NODE:
                 break
             node = first
             if least_sq_distance(tree, first + 1, queries[q]) < least_sq_distance(

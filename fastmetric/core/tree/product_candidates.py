@@ -1,7 +1,7 @@
 """Nearest neighbours by matrix products: candidates first, then their true distances.
 
 Products lose digits where points are close to each other and far from the origin, so they only
-choose candidates; who is nearest is decided by differences.
+choose candidates; the nearest are decided by differences.
 """
 
 from __future__ import annotations

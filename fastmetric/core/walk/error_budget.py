@@ -84,7 +84,7 @@ def cheapest_acceptance(group, ref, rule, node, bounds, allowed):
         return OPEN, 0.0
     center = center_distance(group.lower, group.upper, nodes.centers[node]) * inverse_h
     distance = max(np.sqrt(2 * s_lo), center - radius) * (1 - SLACK)
-    # The terms of the series are up to exp(radius * reach + radius^2 / 2) times the field.
+    # The terms of the series are up to exp(radius * reach + radius^2 / 2) times exp(-reach^2 / 2).
     reach = max(center, radius)
     log_terms = group.shift + radius * reach + (radius * radius - reach * reach) / 2
     most = ref.series.indices.shape[0]

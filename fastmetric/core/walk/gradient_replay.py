@@ -42,7 +42,7 @@ class Sources(NamedTuple):
 
 
 class ReplayScratch(NamedTuple):
-    """What the queries of a group scatter with, and what comes back to them."""
+    """The weights of a group's queries, and the gradient at them."""
 
     lifts: np.ndarray  # (m,): minus their log totals
     powers: np.ndarray  # (m,): their strengths
@@ -73,15 +73,15 @@ def replay_gradient(queries, ref, cols, rule, sources, targets, lists):
             continue
         g = cells.firsts[c]
         start, stop = queries.starts[g], queries.stops[g]
-        pulling = ReplayScratch(
+        scratch = ReplayScratch(
             -sources.log_totals[start:stop],
             sources.strengths[start:stop],
             targets.queries[start:stop],
         )
         group = make_group(queries, cells, c, ref)
         if moments.size > 0 and np.any(kept[g - first]):
-            _replay_local(group, ref, rule, cells.centers[c], kept[g - first], pulling)
-        _replay_group(group, ref, cols, rule, pulling, path, targets)
+            _replay_local(group, ref, rule, cells.centers[c], kept[g - first], scratch)
+        _replay_group(group, ref, cols, rule, scratch, path, targets)
 
 
 @jit
@@ -96,15 +96,15 @@ def _replay_cell(center, ref, rule, moments, path, targets):
 
 
 @jit
-def _replay_group(group, ref, cols, rule, pulling, path, targets):
+def _replay_group(group, ref, cols, rule, scratch, path, targets):
     """Scatter a group to the nodes and leaves of its own path."""
     group = uncounted(group)
     for visit in path:
         node, code = visit[0], visit[1]
         if code >= CENTROID:
-            _replay_far_field(group, ref, rule, node, code, pulling, targets.adjoints[node])
+            _replay_far_field(group, ref, rule, node, code, scratch, targets.adjoints[node])
         elif code == PAIRS:
-            _replay_leaf(group, ref, cols, rule, node, pulling, targets.points)
+            _replay_leaf(group, ref, cols, rule, node, scratch, targets.points)
 
 
 @jit
@@ -141,11 +141,11 @@ def _weights(lifts, powers):
 
 
 @jit
-def _replay_local(group, ref, rule, center, local, pulling):
+def _replay_local(group, ref, rule, center, local, scratch):
     """Scatter to the queries the local expansion of their cells: minus its slope."""
     place(group, rule, center)
-    weights, h = _weights(pulling.lifts, pulling.powers), 1 / np.sqrt(2 * rule.factor)
-    series, mine = ref.series, pulling.mine
+    weights, h = _weights(scratch.lifts, scratch.powers), 1 / np.sqrt(2 * rule.factor)
+    series, mine = ref.series, scratch.mine
     fill(series, series.degree, group.v, TAYLOR, group.scratch)
     for k in range(mine.shape[1]):
         slopes = contracted(series, series.degree, local, TAYLOR, k, group.scratch)
@@ -154,10 +154,10 @@ def _replay_local(group, ref, rule, center, local, pulling):
 
 
 @jit
-def _replay_far_field(group, ref, rule, node, degree, pulling, adjoint):
+def _replay_far_field(group, ref, rule, node, degree, scratch, adjoint):
     """Scatter a node by its series: w (q - x) = h w times minus the derivative in q / h."""
     place(group, rule, ref.nodes.centers[node])
-    lifts, powers, mine = pulling
+    lifts, powers, mine = scratch
     weights = np.empty(powers.size)
     exponents = half_sq_norms(group.v, group.scratch)
     for i in range(powers.size):
@@ -173,9 +173,9 @@ def _replay_far_field(group, ref, rule, node, degree, pulling, adjoint):
 
 
 @jit
-def _replay_leaf(group, ref, cols, rule, node, pulling, at_points):
+def _replay_leaf(group, ref, cols, rule, node, scratch, at_points):
     """Scatter a leaf pair by pair, four rows at a time to reuse what is loaded."""
-    lifts, powers, mine = pulling
+    lifts, powers, mine = scratch
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
     tile = distance_tile(group, ref, start, stop)
     kind, n = tile.dtype.type, stop - start

@@ -65,7 +65,7 @@ def replay_mean_shift(queries, walk, lists):
 
 @jit
 def _mean_shift_path(group, ref, rule, path, moments):
-    """Add the nodes that the group met itself."""
+    """Add the nodes of the group's own interaction list."""
     group = uncounted(group)
     for visit in path:
         node, code = visit[0], visit[1]
@@ -120,7 +120,7 @@ def _moment(shares, x, q):
 
 @jit
 def _mean_shift_centroid(group, ref, rule, node, moments):
-    """Add a node as if all its weight sat at its centre."""
+    """Add a node as if all its weight were at its centre."""
     center, weight = ref.nodes.centers[node], ref.nodes.weights[node]
     for i in range(group.totals.size):
         sq = 0.0

@@ -1,4 +1,4 @@
-"""A group of queries at work: its box, its sums so far, and the ways to add to them."""
+"""A group of queries in a walk: its box, its sums so far, and the ways to add to them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Queries(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One group at work."""
+    """One group of queries in a walk."""
 
     lower: np.ndarray  # (d,), its box
     upper: np.ndarray
@@ -153,7 +153,7 @@ def _weighted_sum(values, weights):
 
 @jit
 def add_centroid(group, ref, rule, node):
-    """Add a node as if all its weight sat at its centre (Epanechnikov: exactly)."""
+    """Add a node as if all its weight were at its centre (Epanechnikov: exactly)."""
     center, weight, cols = ref.nodes.centers[node], ref.nodes.weights[node], group.cols
     s = group.v[0]
     s[:] = 0

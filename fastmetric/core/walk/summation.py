@@ -226,8 +226,8 @@ def _first_stack(lower, upper, tree, roots):
 def _push(stack, height, low, high, lower, upper, first):
     """Put two children on the stack, the nearer one on top; return the new height.
 
-    Boxes `lower`, `upper` of the nodes (m, d); two that touch the group's are told apart by
-    their middles.
+    Boxes `lower`, `upper` of the nodes (m, d); if both touch the group's box, the
+    distances of their middles decide.
     """
     a, _ = box_distances(low, high, lower[first], upper[first])
     b, _ = box_distances(low, high, lower[first + 1], upper[first + 1])
@@ -258,14 +258,14 @@ def group_sums(queries, walk, first, last, only):
     size = max(1, ref.nodes.coefficients.shape[1])
     kept = np.zeros((last - first, size))
     # By level of the cell: its polynomial, the nodes left to its parts, its ledger.
-    fields, ledgers = np.zeros((LEVELS, size)), np.zeros((LEVELS, 3))
+    polynomials, ledgers = np.zeros((LEVELS, size)), np.zeros((LEVELS, 3))
     waiting, lengths = np.empty((LEVELS, room), np.int64), np.zeros(LEVELS, np.int64)
     # By level, too: the last cell that walked, itself or one that it is a part of.
     walkers = np.full(LEVELS, -1)
     for c in range(count):
         if only >= 0 and not cells.firsts[c] <= only < cells.lasts[c]:
             continue
-        level, up, local = cells.levels[c], np.int64(-1), fields[cells.levels[c]]
+        level, up, local = cells.levels[c], np.int64(-1), polynomials[cells.levels[c]]
         pending, ledger = roots, Ledger(0.0, 0.0, ref.nodes.weights[roots].sum())
         local[:] = 0
         if level > 0:
@@ -279,7 +279,7 @@ def group_sums(queries, walk, first, last, only):
             above = cells.levels[up]
             pending = waiting[above, : lengths[above]]
             ledger = Ledger(ledgers[above, 0], ledgers[above, 1], ledgers[above, 2])
-            _inherit(cells, up, c, ref, rule, fields[above], local)
+            _inherit(cells, up, c, ref, rule, polynomials[above], local)
         if single:
             g = cells.firsts[c]
             group = make_group(queries, cells, c, ref)
@@ -313,18 +313,18 @@ def _sum_all(group, walk):
 
 
 @jit
-def _inherit(cells, up, c, ref, rule, field, local):
+def _inherit(cells, up, c, ref, rule, polynomial, local):
     """Move the polynomial of a larger cell to the middle of a part of it, added to `local`."""
     if ref.nodes.coefficients.shape[1] == 0:
-        local[0] += field[0]
+        local[0] += polynomial[0]
     else:
         step = cells.centers[c] - cells.centers[up]
-        local_to_child(ref.series, field, step * np.sqrt(2 * rule.factor), local)
+        local_to_child(ref.series, polynomial, step * np.sqrt(2 * rule.factor), local)
 
 
 @jit
 def _add_inherited(group, cells, c, ref, rule, local):
-    """Add the polynomial that came to a group."""
+    """Add the polynomial of a group's cell."""
     if ref.nodes.coefficients.shape[1] == 0:
         for i in range(group.totals.size):
             group.totals[i] += local[0]
@@ -351,7 +351,7 @@ def largest_exponents(queries, walk, log_weights, first, last):
 def _largest_exponent(ref, rule, root, q, self_index, log_weights, best):
     """Return the larger of `best` and max_j (log w_j - t_j) over the points but `self_index`.
 
-    Depth first, near nodes first; a node cannot beat its weight at its nearest corner.
+    Depth first, near nodes first; a node's terms are at most its weight at its nearest corner.
     """
     tree = ref.tree
     stack = np.empty(DEEPEST, np.int64)

@@ -39,8 +39,8 @@ def fit_classes(X: Rows, y: np.ndarray, p: int, settings: Settings) -> Iterator[
         [X.resident(), X.block(slice(1))]
     )  # the last row is the mean of the class at hand
     center = column_means(X)
-    # Directions that tell the class from the rest would be the obvious start, but they separate
-    # the training rows at once, whether or not they mean anything.
+    # Directions that separate the class from the others would be the obvious start, but with many
+    # features they separate the training rows at once, whether or not they generalise.
     start = pca(X, p) if p <= n else np.eye(p, X.shape[1])
     solve = solvers.SOLVERS[settings.solver]
     firsts, seconds = np.arange(n, dtype=np.int32), np.full(n, n, np.int32)

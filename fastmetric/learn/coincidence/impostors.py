@@ -116,7 +116,7 @@ class ActiveSet:
         return self.n_impostors - before
 
     def pairs(self) -> Pairs:
-        """Return the pairs of all active rows: targets alike, impostors not."""
+        """Return the pairs of all active rows: targets coincide, impostors do not."""
         n = len(self.y)
         targets = self.targets[:, self.active[self.targets[0]]]
         impostors = np.stack(np.divmod(self._known, n)).astype(np.int32)

@@ -129,7 +129,7 @@ class KernelSums:
             out[2] += rounding
         return LogSums(*out)
 
-    def shifts(
+    def mean_shift_steps(
         self, query: np.ndarray, *, rtol: float = 0.0, label: str | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return log sums (m,) at `query` (m, d), and the steps of mean shift (m, d) [SHI-1].

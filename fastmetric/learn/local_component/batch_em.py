@@ -17,12 +17,12 @@ from fastmetric.learn.local_component.e_step import of_rows
 from fastmetric.learn.local_component.em import OnIterate, Problem, figures
 from fastmetric.learn.optim.outcome import Ending, Outcome, Recorder
 
-_JUDGED_PAIRS = 2e8  # by which the likelihood is estimated in the end
+_LIKELIHOOD_PAIRS = 2e8  # by which the likelihood is estimated in the end
 _PATIENCE = 2  # sweeps without a gain, as the gain of one is known up to noise only
 
 
 class Batches(NamedTuple):
-    """How rows are looked at."""
+    """How rows are split into batches."""
 
     size: int  # rows in a batch
     neighbours: int  # rows that they are compared with
@@ -118,7 +118,7 @@ def estimated_likelihood(problem: Problem, model: LocalModel, rng: np.random.Ran
     """Return the mean log-likelihood, each row left out of its own, from as many rows as pay."""
     n = len(problem.X)
     rows = np.arange(n)
-    if n * n > _JUDGED_PAIRS:
-        rows = sample_without_replacement(n, max(2, int(_JUDGED_PAIRS / n)), random_state=rng)
+    if n * n > _LIKELIHOOD_PAIRS:
+        rows = sample_without_replacement(n, max(2, int(_LIKELIHOOD_PAIRS / n)), random_state=rng)
     found = expect_rows(problem, model, problem.X.take(rows), problem.X.resident(), rows)
     return float(found[0].mean())

@@ -26,7 +26,7 @@ from fastmetric.learn.rows import cross_product
 
 
 class Expectation(NamedTuple):
-    """What rows (m,) see of their neighbours; float64."""
+    """The sums of rows (m,) over their neighbours; float64."""
 
     log_sums: np.ndarray  # (m,): log sum_j exp(-|z_i - z_j|^2 / 2)
     scatter: np.ndarray  # (D, D), a sum over the rows

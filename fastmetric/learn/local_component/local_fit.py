@@ -81,7 +81,7 @@ def _choose_penalty(X: Rows, settings: Settings, rng: np.random.RandomState) -> 
         )
     order = rng.permutation(n)
     rows, held_out = X.subset(np.sort(order[n_out:])), X.subset(np.sort(order[:n_out]))
-    seed = rng.randint(2**31)  # every nu sees the same batches
+    seed = rng.randint(2**31)  # the same batches for every nu
     trial = settings._replace(tol=max(settings.tol, _TRIAL_TOL))
     if settings.batches is not None:
         size, neighbours, discount = settings.batches

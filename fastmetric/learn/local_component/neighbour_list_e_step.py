@@ -69,7 +69,7 @@ class NeighbourList:
 
     @staticmethod
     def worth_building(problem: Neighbours, n_jobs: int | None = None) -> bool:
-        """Return True: a few rows tell the share of the pairs that count."""
+        """Return True: the cost is estimated from a few rows."""
         return True
 
     def cost(self) -> float:

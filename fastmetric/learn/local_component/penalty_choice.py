@@ -15,7 +15,7 @@ from fastmetric.learn.local_component.covariance_model import (
     SingularError,
 )
 from fastmetric.learn.local_component.em import Problem
-from fastmetric.learn.optim.scalar_search import search_uphill
+from fastmetric.learn.optim.scalar_search import search_unimodal
 from fastmetric.learn.rows import Rows, mean_and_covariance
 
 _LEAST, _MOST = 1e-9, 1e3  # of the mean variance of the features
@@ -53,7 +53,7 @@ def choose_nu(
         density = LocalDensity(model, problem.mean, rows, X.n_jobs)
         return float(density.log_densities(density.coordinates(held_out)).mean())
 
-    nu = search_uphill(log_likelihood, *range_of_nu(X))
+    nu = search_unimodal(log_likelihood, *range_of_nu(X))
     return Penalty(nu, nu if total is None else total)
 
 
@@ -67,4 +67,4 @@ def gaussian_nu(X: Rows, held_out: Rows) -> float:
     def log_likelihood(nu: float) -> float:
         return -0.5 * float((np.log(variances + nu) + squares / (variances + nu)).sum())
 
-    return search_uphill(log_likelihood, *range_of_nu(X))
+    return search_unimodal(log_likelihood, *range_of_nu(X))

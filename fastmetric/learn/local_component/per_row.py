@@ -104,7 +104,7 @@ def maximise_each(
     on_iterate: Callable[[Iterate[Kernels]], None] | None = None,
     label: str | None = None,
 ) -> Outcome[Kernels]:
-    """Run EM from kernels that are all alike; rows W (n, D), float64, are white under these.
+    """Run EM from equal kernels, under which the rows W (n, D), float64, are white.
 
     Likelihoods are those of the coordinates W.
     """

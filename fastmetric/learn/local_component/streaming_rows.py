@@ -1,4 +1,4 @@
-"""Local Component Analysis of rows that come bit by bit: what is kept of those seen."""
+"""Local Component Analysis of rows that arrive in parts: what is kept of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def joined(seen: Seen, X: Rows, size: int, rng: np.random.RandomState) -> tuple[
     count = seen.n + len(X)
     share, gap = len(X) / count, mean - seen.mean
     cov = (1 - share) * seen.cov + share * cov + share * (1 - share) * np.outer(gap, gap)
-    # A sample that rows are missing from already must not take in all new ones.
+    # Only a sample that holds all rows so far may grow; else new rows would be too likely in it.
     whole = len(seen.sample) == seen.n
     free = min(max(size - len(seen.sample), 0), len(X)) if whole else 0
     source = np.concatenate([np.full(len(seen.sample), -1), np.arange(free)])  # -1: an old row

@@ -52,10 +52,10 @@ def find_modes(sums: KernelSums, starts: np.ndarray, how: SearchSettings) -> Mod
     tol = max(how.tol, rounding)
 
     def exact(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return sums.shifts(points, label=how.label)
+        return sums.mean_shift_steps(points, label=how.label)
 
     def within_rtol(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return sums.shifts(points, rtol=how.rtol, label=how.label)
+        return sums.mean_shift_steps(points, rtol=how.rtol, label=how.label)
 
     ends = _at_start(starts)
     if how.rtol > 0:

@@ -63,7 +63,7 @@ def fit(
         numbers = np.searchsorted(np.unique(y[learnt]), y[held_out])
         validation = Validation(problem, X.subset(held_out), numbers)
 
-    def told(iterate: Iterate[LearntMap]) -> None:
+    def recorded(iterate: Iterate[LearntMap]) -> None:
         over = validation is not None and validation.is_over(iterate)
         if iterate.number:
             on_iterate(iterate)
@@ -71,7 +71,7 @@ def fit(
             raise StopIteration
 
     on_begin(problem, settings, settings.n_components or len(start))
-    trainer = Trainer(problem, settings, rng, told)
+    trainer = Trainer(problem, settings, rng, recorded)
     if settings.annealing and settings.n_components is not None:
         start = trainer.annealed(start, settings.n_components)
     outcome = trainer.train(start)

@@ -3,7 +3,7 @@
 A row's probability P_i of its own class comes from two sums of weighted kernels, over its own
 class and over the others, and from the background if there is one [CCK-2], [CCK-7]; f(A) =
 sum P_i [CCK-3] and its gradient 2 UᵀX [CCK-6]. The sums go over all pairs, over trees, or over the
-pairs in reach of a compact kernel.
+pairs within the cutoff of a compact kernel.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
     value: float
     gradient: np.ndarray  # (d, D), float64
     error_bound: float = 0.0  # certified distance of the value from the exact one, up to rounding
-    way: str = "all pairs"  # or "trees", "pairs in reach"
+    way: str = "all pairs"  # or "trees", "pairs within the cutoff"
     pair_share: float = 1.0  # of the pairs that were visited
     beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
 

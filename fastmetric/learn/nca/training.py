@@ -241,7 +241,7 @@ class Trainer:
                     moved.append(by_share.move(theta[A.size :], slope[A.size :], scale))
                 theta = np.concatenate(moved)
             maps.keep(theta, seen)
-        return Ending.CONVERGED, "the steps have come to their end"
+        return Ending.CONVERGED, "all steps were taken"
 
     def _row_batch(self, penalised: PenalisedObjective, theta: np.ndarray) -> Batch:
         """Return some rows against all points: n / m times their sum is unbiased."""

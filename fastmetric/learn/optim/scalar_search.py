@@ -53,7 +53,7 @@ def search_on_grid(
     return math.exp(max(seen, key=seen.__getitem__)), False
 
 
-def search_uphill(
+def search_unimodal(
     value: Callable[[float], float], start: float, least: float, most: float
 ) -> float:
     """Return the x in [least, most] of largest value(x), which should have one maximum in log x.

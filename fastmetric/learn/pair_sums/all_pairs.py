@@ -31,8 +31,8 @@ from fastmetric.learn.pair_sums.problem import (
     Segments,
 )
 
-_PROBES = 48  # rows that are looked at before the method is chosen
-_THINNED = 1000  # points that they are looked at against, at first
+_PROBES = 48  # rows that are summed in a test before the method is chosen
+_THINNED = 1000  # points over which they are summed first
 
 Part = tuple[np.ndarray, ...]
 

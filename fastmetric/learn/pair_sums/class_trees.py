@@ -88,7 +88,7 @@ class ClassTrees:
             self.places[a + tree.order] = base + np.arange(len(tree.rows))
         point_weights[self.places] = problem.weights
         self.reference = summarised(
-            _planted(self._trees, rows, bases, self.roots),
+            _joined(self._trees, rows, bases, self.roots),
             point_weights,
             EXP_BANDWIDTH,
             [[(int(a), int(b)) for a, b in pairwise(self.roots)]],
@@ -323,15 +323,15 @@ def _jobs(some: _Groups, found: WalkSums, sources: Sources) -> list[_Job]:
     ]
 
 
-def _planted(trees: list[Tree], rows: np.ndarray, bases: np.ndarray, roots: np.ndarray) -> Tree:
+def _joined(trees: list[Tree], rows: np.ndarray, bases: np.ndarray, roots: np.ndarray) -> Tree:
     """Return trees side by side as one: points from `bases` on, nodes from `roots` on."""
-    planted = list(zip(trees, bases, roots, strict=False))
+    shifted = list(zip(trees, bases, roots, strict=False))
     return Tree(
         np.arange(len(rows)),
         rows,
-        np.concatenate([tree.starts + base for tree, base, _ in planted]),
-        np.concatenate([tree.stops + base for tree, base, _ in planted]),
-        np.concatenate([np.where(t.children < 0, -1, t.children + root) for t, _, root in planted]),
+        np.concatenate([tree.starts + base for tree, base, _ in shifted]),
+        np.concatenate([tree.stops + base for tree, base, _ in shifted]),
+        np.concatenate([np.where(t.children < 0, -1, t.children + root) for t, _, root in shifted]),
         np.concatenate([tree.lower for tree in trees]),
         np.concatenate([tree.upper for tree in trees]),
     )

@@ -43,7 +43,7 @@ class CutoffGrid:
     """Points of up to three dimensions in a cell list, for the biweight kernel."""
 
     all_pairs: ClassVar[bool] = False
-    name = "pairs in reach"
+    name = "pairs within the cutoff"
 
     def __init__(self, problem: PairProblem, n_jobs: int | None = None) -> None:
         """Build the cell lists of the points and of the queries."""
@@ -127,7 +127,7 @@ class CutoffGrid:
     def _sums(
         self, ref: CellList, self_index: np.ndarray, label: str | None
     ) -> tuple[np.ndarray, int]:
-        """Return the sums (2, m) in the order of the cell list, and the pairs that were seen."""
+        """Return the sums (2, m) in the order of the cell list, and the number of pairs visited."""
         sums = np.zeros((2, self.problem.m))
 
         def task(part: tuple[int, int]) -> int:

@@ -78,7 +78,7 @@ class PairProblem(NamedTuple):
     def dense_cost(self, table: costs.Costs, *, by_rows: bool) -> float:
         """Return what all pairs cost by a table, in nanoseconds.
 
-        Row by row a pair of points is seen from each side; symmetric blocks see it once.
+        Row blocks visit a pair of points twice, symmetric blocks once.
         """
         pair = table.dense_pair + table.per_dimension * self.dims
         return self.n * self.m * pair * (2 if by_rows and not self.per_segment else 1)
