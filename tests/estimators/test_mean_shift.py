@@ -119,7 +119,7 @@ def test_density_never_decreases_along_a_trajectory(cloud):
     # Exponents of coordinates that are rounded: their differences are off by eps |x|.
     slack = 1e-12 + 8 * np.finfo(float).eps * np.abs(X).max() / h * 40
     for _ in range(30):
-        running.move(sums.shifts, 1e-6)
+        running.move(sums.mean_shift_steps, 1e-6)
         running.meet()
         after = naive.log_density(X, running.places, h)
         assert np.all(after >= before - slack)
@@ -137,7 +137,7 @@ def test_density_check_can_fail():
 def test_over_relaxation_saves_most_steps():
     X = overlapping()
     sums = KernelSums(X, bandwidth=0.7)
-    fast = trajectories.follow(sums.shifts, X, 0.7, tol=1e-8, max_iter=2000)
+    fast = trajectories.follow(sums.mean_shift_steps, X, 0.7, tol=1e-8, max_iter=2000)
     slow = 0
     points = X.copy()
     while np.abs(step := sums.mean_shift_steps(points)[1]).max() > 0.7e-8:
@@ -394,7 +394,7 @@ def test_interruption_keeps_the_last_fit(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(KernelSums, "shifts", interrupted)
+    monkeypatch.setattr(KernelSums, "mean_shift_steps", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:30])
     assert model.labels_ is labels
