@@ -119,8 +119,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         The mean of P_i over the rows that the map was learnt from, without the penalty; after
         "stochastic" or "minibatch" on more than 20,000 rows an estimate from 1,000 of them.
     error_bound_ : float
-        How far the true mean may be from `objective_`, certified: 0 for exact sums, 1 for an
-        estimate.
+        How far the exact mean under `components_` may be from `objective_`, certified: rounding,
+        that of a background aside, and the tolerance of trees; 1 for an estimate.
     background_ : ndarray of shape (n_classes,) or None
         The share of the background in each class; None without one.
     history_ : dict of ndarray
@@ -458,7 +458,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         """Set the map that a run found, and the figures of the run."""
         self.components_ = best.A.astype(dtype)
         self._n_features_out = len(self.components_)
-        self.objective_, self.error_bound_ = best.objective, best.error_bound
+        self.objective_ = best.objective
         self.history_, self.n_iter_ = outcome.history(), outcome.last.number
 
     def _remember(

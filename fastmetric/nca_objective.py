@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fastmetric import _validate
 from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
 from fastmetric.learn.kernel_sums.log_sums import METHODS
@@ -27,7 +25,8 @@ def nca_value_and_grad(
     method: str = "exact",
     rtol: float = 0.0,
     n_jobs: int | None = None,
-) -> tuple[float, np.ndarray]:
+    return_bound: bool = False,
+) -> tuple[Any, ...]:
     """Return the NCA objective sum_i P_i and its gradient with respect to A.
 
     P_i is the probability that row i, choosing another row j with probability proportional to
@@ -66,13 +65,18 @@ def nca_value_and_grad(
     n_jobs : int or None, default=None
         Number of threads; None: all cores (one inside a worker process), -1: all cores. The
         result does not depend on it, to the last bit.
+    return_bound : bool, default=False
+        Whether to return a certified bound of the value's error, too.
 
     Returns
     -------
     value : float
         The sum of P_i over `rows`, not rescaled.
     gradient : ndarray of shape (n_components, n_features)
-        Its derivative with respect to `A`, float64.
+        Its derivative with respect to `A`, float64. It has no certificate.
+    bound : float
+        Only with `return_bound`: the exact objective of the numbers `A` and `X` is within `bound`
+        of `value`; rounding is included, that of a background aside.
 
     Examples
     --------
@@ -87,6 +91,7 @@ def nca_value_and_grad(
     _validate.choice("method", method, METHODS)
     _validate.tolerances(rtol, 0.0)
     _validate.flag("background", background)
+    _validate.flag("return_bound", return_bound)
     n_jobs = _validate.jobs(n_jobs)
     X, y = _validate.labelled_arrays(X, y)
     n_classes = int(y.max()) + 1
@@ -97,5 +102,7 @@ def nca_value_and_grad(
         raise ValueError(f"beta={beta!r} is the share of a background; give background=True, too.")
     mixture = Mixture(kernel, priors, background, _validate.shares("beta", beta, n_classes))
     problem = Objective(as_rows(X, n_jobs), y, mixture=mixture, method=method, rtol=rtol)
-    value, gradient, *_ = problem.evaluate(A, rows)
-    return value, gradient
+    found = problem.evaluate(A, rows)
+    if return_bound:
+        return found.value, found.gradient, found.error_bound
+    return found.value, found.gradient

@@ -23,7 +23,7 @@ import numpy as np
 
 from fastmetric._jit import jit_in_order
 from fastmetric.core.far_field.expansions import LOG_FACTORIALS, log_remainder
-from fastmetric.core.kernels import curvature_bound, slope_bound
+from fastmetric.core.kernels import GAUSSIAN, curvature_bound, slope_bound
 from fastmetric.core.vector.exp import LOWEST, LOWEST_32, exp64
 
 # Rounding of decisions. A squared distance of boxes is a sum of d squares of differences of given
@@ -192,3 +192,59 @@ def log_rounding(d: int, size: np.ndarray, eps: float) -> np.ndarray:
     rounding the bounds outwards to float32 takes these two units.
     """
     return eps * (7.5 * d + (7.5 if eps < 1e-10 else 6.5) * size)
+
+
+class Disturbance(NamedTuple):
+    """What separates computed class sums from those of the data given, at most [SUM-10]."""
+
+    relative: float  # of a sum, whatever its exponents
+    of_logs: float  # of a log sum, relative to 1 + its size
+    of_exponents: float  # of an exponent, relative to it
+    moved: np.ndarray  # (m,): how far rounding moves a query and a point, added up
+
+    def beyond_cutoff(self, sq_dist: np.ndarray, moved: np.ndarray) -> np.ndarray:
+        """Return whether exact distances (m,) exceed 1 for certain."""
+        return np.sqrt(sq_dist) * (1 - self.of_exponents - SLACK) - moved > 1
+
+    def widened(
+        self, code: int, ends: np.ndarray, log_weight: np.ndarray, eps: float
+    ) -> np.ndarray:
+        """Return bounds (2, m) of the exact log sums from the bounds `ends` of computed ones.
+
+        `log_weight` (m,) is the log of the weight of all points of a sum.
+        """
+        relative = self.relative + self.of_logs * (1 + np.where(np.isfinite(ends), np.abs(ends), 0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if code == GAUSSIAN:
+                mean = np.maximum(0, log_weight - ends)  # at least the mean exponent
+                by = self.of_exponents * mean + 2 * self.moved * np.sqrt(mean) + self.moved**2
+                by = relative + np.where(np.isfinite(by), by, 0)
+                lost = log_weight + float(LOWEST if eps < 1e-10 else LOWEST_32)
+                return np.stack([ends[0] - by[0], np.logaddexp(ends[1] + by.max(axis=0), lost)])
+            change = self.of_exponents * (1 + self.moved) ** 2 + 2 * self.moved + self.moved**2
+            roots = np.exp((ends - log_weight) / 2)
+            lower = np.maximum(0, roots[0] * (1 - relative[0]) - change)
+            return log_weight + 2 * np.log([lower, roots[1] * (1 + relative[1]) + change])
+
+
+def sum_disturbance(n: int, d: int, eps: float, moved: np.ndarray, exact: bool) -> Disturbance:
+    """Return the disturbance of class sums over n points in d dimensions.
+
+    If not `exact`, `ends` contain the rounding of the sums. That of sums over all pairs, or within
+    a cutoff, is, in the precision of the points, 576 terms of a tile in any order, and 12 units of
+    exp, weight and product; in float64 one addition for every 40 points at most, and 8 units of
+    the logarithm and of what is made of it.
+    """
+    unit = eps / 2
+    if not exact:
+        return Disturbance(0.0, 8 * _UNIT, 0.0, moved)
+    return Disturbance((576 + 12) * unit, (n / 40 + 8) * _UNIT, (d + 4) * unit, moved)
+
+
+def projection_rounding(n_features: int, eps: float) -> float:
+    """Return how far rounding moves a projected row, relative to |A| |x|, the map's Frobenius norm.
+
+    The product of D terms in any order, the rounding of the map, of the centred row, and of the
+    result.
+    """
+    return (n_features + 4) * eps / 2

@@ -96,6 +96,16 @@ class Rows(Protocol):
 
         return self._sum(task, self.ranges())
 
+    def norms(self, center: np.ndarray) -> np.ndarray:
+        """Return the norms of the rows of X - center, (n,), float64."""
+        norms = np.empty(len(self))
+
+        def task(rows: slice) -> None:
+            norms[rows] = np.linalg.norm(self._centred(rows, center), axis=1)
+
+        engine.for_each(task, self.ranges(), n_jobs=self.n_jobs)
+        return norms
+
     def moments(self, center: np.ndarray) -> np.ndarray:
         """Return (X - center)^T (X - center), (D, D), float64."""
 

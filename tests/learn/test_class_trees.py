@@ -126,7 +126,7 @@ def test_fit_over_trees_reaches_the_exact_fit():
         exact = NCA(method="exact", **options).fit(X, y)
     with pytest.warns(ConvergenceWarning):
         tree = NCA(method="tree", rtol=1e-3, **options).fit(X, y)
-    assert exact.error_bound_ == 0
+    assert 0 < exact.error_bound_ < 1e-11
     assert 0 < tree.error_bound_ < 1e-3
     # Five steps from one start, each towards a slightly different gradient.
     assert abs(tree.objective_ - exact.objective_) < 1e-3

@@ -380,7 +380,7 @@ def test_trees_leave_out_pairs_beyond_a_compact_kernel():
             for method in METHODS
         )
         assert exact.pair_share == 1
-        assert tree.error_bound == 0
+        assert tree.error_bound < 1e-10 * len(X)
         assert tree.value == pytest.approx(exact.value, rel=1e-12)
         shares.append(tree.pair_share)
     # A group of neighbours looks at more than its reach.

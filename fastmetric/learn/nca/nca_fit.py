@@ -79,9 +79,7 @@ def fit(
     if validation is not None:
         best = best if validation.best is None else validation.best.model
         history["validation"] = validation.history(outcome)
-    objective, error_bound = best.objective, best.error_bound
-    if in_batches:
-        objective, error_bound = _objective(best, problem, rng)
+    objective, error_bound = _objective(best, problem, rng, in_batches)
     return Fitted(best, objective, error_bound, history, outcome)
 
 
@@ -121,14 +119,15 @@ def _learning_rows(
 
 
 def _objective(
-    best: LearntMap, problem: Objective, rng: np.random.RandomState
+    best: LearntMap, problem: Objective, rng: np.random.RandomState, in_batches: bool
 ) -> tuple[float, float]:
-    """Return the objective of a map that was learnt in batches, and its error bound.
+    """Return the objective of a map, and its error bound.
 
-    Over many rows it is an estimate from a sample, without a certificate: the bound is 1.
+    After learning in batches of many rows it is an estimate from a sample, without a certificate:
+    the bound is 1.
     """
     n = len(problem.X)
-    rows = None if n <= _WHOLE_TO else rng.permutation(n)[:_SOME]
+    rows = rng.permutation(n)[:_SOME] if in_batches and n > _WHOLE_TO else None
     found = problem.value(best.A, rows, beta=best.beta)
     if rows is None:
         return found.value / n, found.error_bound / n

@@ -14,6 +14,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import projection_rounding, sum_disturbance
+from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.nca.background import Background
 from fastmetric.learn.nca.class_weights import ClassWeights, Mixture
@@ -26,6 +28,7 @@ from fastmetric.learn.pair_sums.problem import (
 )
 from fastmetric.learn.pair_sums.ways import WAYS
 from fastmetric.learn.rows import Rows, column_means
+from fastmetric.learn.tree_search import nearest_rows
 
 _LIGHTEST = 1e-20  # with smaller weights, the weights of the gradient overflow in float32
 
@@ -35,7 +38,7 @@ class Evaluation(NamedTuple):
 
     value: float
     gradient: np.ndarray  # (d, D), float64
-    error_bound: float = 0.0  # certified distance of the value from the exact one, up to rounding
+    error_bound: float = np.inf  # certified distance of the value from the exact one
     way: str = "all pairs"  # or "trees", "pairs within the cutoff"
     pair_share: float = 1.0  # of the pairs that were visited
     beta_slope: float = 0.0  # the derivative in the background's share, if it is common to all
@@ -45,7 +48,7 @@ class CertifiedValue(NamedTuple):
     """The sum of P_i over the chosen rows, without a gradient."""
 
     value: float
-    error_bound: float = 0.0  # as in `Evaluation`
+    error_bound: float  # as in `Evaluation`
 
 
 class _RowTerms(NamedTuple):
@@ -83,12 +86,46 @@ class _Probabilities(NamedTuple):
     p_other: np.ndarray
     log_total: np.ndarray
 
-    def value(self) -> CertifiedValue:
-        """Return sum P_i and its certified error."""
-        error_bound = _error_bound(
-            self.sums, self.densities, self.y, self.class_weights, self.p_own, self.counts
+    def error_bound(self, moved: np.ndarray, n_jobs: int | None) -> float:
+        """Return the certified error of sum P_i, a background aside.
+
+        `moved` (n,) is how far rounding moves the projected rows.
+        """
+        # P is largest with the own class at its upper and the others at their lower bound.
+        (own_lower, own_upper), (other_lower, other_upper) = self._ends(moved, n_jobs)
+        lowest, highest = (
+            _row_terms(own, other, self.densities, self.y, self.class_weights).probabilities()[0]
+            for own, other in ((own_lower, other_upper), (own_upper, other_lower))
         )
-        return CertifiedValue(float(self.counts @ self.p_own), error_bound)
+        errors = np.maximum(self.p_own - lowest, highest - self.p_own)
+        adding = len(errors) * float(np.finfo(float).eps) * float(self.counts @ self.p_own)
+        return float(self.counts @ errors) + adding
+
+    def _ends(self, moved: np.ndarray, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return bounds of the log sums over the own class and over the others, (2, m) each."""
+        problem, sums = self.way.problem, self.sums
+        eps, code = float(np.finfo(problem.points.dtype).eps), problem.code
+        by = moved[self.chosen] + moved.max()
+        off = sum_disturbance(problem.n, problem.dims, eps, by, sums.own_ends is None)
+        totals = self.class_weights.weights * problem.segments.sizes
+        pairs = (
+            (sums.own, sums.own_ends, totals[self.y]),
+            (sums.other, sums.other_ends, np.full(len(self.y), totals.sum())),
+        )
+        own, other = (
+            off.widened(code, np.stack([logs] * 2) if ends is None else ends, np.log(weight), eps)
+            for logs, ends, weight in pairs
+        )
+        empty = np.flatnonzero(np.isneginf(sums.own) & np.isneginf(sums.other))
+        if code != GAUSSIAN and len(empty):
+            # Most rows beyond the cutoff of all others are beyond that of the exact rows, too.
+            rows = problem.points[self.chosen[empty]]
+            near = nearest_rows(problem.points, rows, 2, n_jobs)
+            gaps = problem.points[near].astype(np.float64) - rows[:, None]
+            least = np.partition(np.einsum("ijk,ijk->ij", gaps, gaps), 1, axis=1)[:, 1]
+            beyond = empty[off.beyond_cutoff(least, by[empty])]
+            own[:, beyond] = other[:, beyond] = -np.inf
+        return own, other
 
 
 class Objective:
@@ -114,6 +151,7 @@ class Objective:
         offsets = np.concatenate([[0], np.cumsum(np.bincount(y))])
         self.y = y[self.order]
         self.classes = Segments(offsets)
+        self._norms: np.ndarray | None = None  # of the sorted, centred rows
 
     def project(self, A: np.ndarray) -> np.ndarray:
         """Return the centred, projected rows (n, d), sorted by class."""
@@ -150,10 +188,12 @@ class Objective:
         label: str | None = None,
         *,
         beta: float | None = None,
+        certified: bool = True,
     ) -> Evaluation:
         """Return sum P_i over `rows` (all if None, repeats count) and its gradient at A (d, D).
 
-        `beta`, if given, replaces the mixture's share of the background.
+        `beta`, if given, replaces the mixture's share of the background. The error bound is
+        infinite if not `certified`.
         """
         with engine.one_thread_blas():
             found = self._probabilities(A, rows, label, beta)
@@ -169,7 +209,8 @@ class Objective:
                 strengths[at] = counts * p_other * np.exp(densities[at] - log_total)
                 U += found.background.gradient(found.chosen, strengths)
             gradient = self._gradient(U)
-            value, error_bound = found.value()
+            value = float(counts @ p_own)
+            error_bound = found.error_bound(self._moved(A), self.n_jobs) if certified else np.inf
             beta_slope = 0.0
             if found.background is not None:
                 mixture = self.mixture.sharing(beta, len(self.classes.sizes))
@@ -183,7 +224,10 @@ class Objective:
     ) -> CertifiedValue:
         """Return sum P_i alone, with the bits of `evaluate` but without its gradient pass."""
         with engine.one_thread_blas():
-            return self._probabilities(A, rows, None, beta).value()
+            found = self._probabilities(A, rows, None, beta)
+            return CertifiedValue(
+                float(found.counts @ found.p_own), found.error_bound(self._moved(A), self.n_jobs)
+            )
 
     def _probabilities(
         self, A: np.ndarray, rows: np.ndarray | None, label: str | None, beta: float | None
@@ -207,6 +251,14 @@ class Objective:
         return _Probabilities(
             *where, way, sums, background, densities, terms, *terms.probabilities()
         )
+
+    def _moved(self, A: np.ndarray) -> np.ndarray:
+        """Return how far rounding moves the sorted, projected rows (n,)."""
+        if self._norms is None:
+            self._norms = self.X.norms(self.center)[self.order]
+        eps = float(np.finfo(self.X.dtype).eps)
+        rounding = projection_rounding(self.X.shape[1], eps)
+        return rounding * float(np.linalg.norm(A)) * self._norms
 
     def _chosen(self, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the distinct rows among the sorted ones, and how often each was chosen."""
@@ -257,24 +309,3 @@ def _beta_slope(terms: _RowTerms, counts: np.ndarray, beta: float) -> float:
     by_background = p_other * own_background - p_own * other_background
     by_kernels = p_other * own - p_own * other
     return float(counts @ (by_background / beta - by_kernels / (1 - beta)))
-
-
-def _error_bound(
-    sums: ClassSums,
-    densities: np.ndarray,
-    y: np.ndarray,
-    class_weights: ClassWeights,
-    p_own: np.ndarray,
-    counts: np.ndarray,
-) -> float:
-    """Return a bound on the error of sum P_i from the certified bounds of the sums [SUM-5]."""
-    if sums.own_ends is None or sums.other_ends is None:
-        return 0.0
-    # P is largest with the own class at its upper and the others at their lower bound.
-    lowest, highest = (
-        _row_terms(
-            sums.own_ends[k], sums.other_ends[1 - k], densities, y, class_weights
-        ).probabilities()[0]
-        for k in (0, 1)
-    )
-    return float(counts @ np.maximum(p_own - lowest, highest - p_own))

@@ -64,7 +64,7 @@ class PenalisedObjective:
     ) -> Value:
         """Return the value over `rows`, a `share` of all rows; the penalty is scaled by it."""
         A, beta = self.split(theta)
-        evaluation = problem.evaluate(A, rows, label, beta=beta)
+        evaluation = problem.evaluate(A, rows, label, beta=beta, certified=False)
         gradient = (evaluation.gradient - 2 * share * self.alpha * A).ravel()
         if beta is not None:
             gradient = np.append(gradient, beta * (1 - beta) * evaluation.beta_slope)

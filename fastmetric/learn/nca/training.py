@@ -61,7 +61,6 @@ class LearntMap(NamedTuple):
     A: np.ndarray
     beta: float | None  # the share of the background, if it is learnt
     objective: float  # mean of P, without the penalty
-    error_bound: float  # of the objective
     way: str  # the method that summed over pairs
 
 
@@ -92,7 +91,7 @@ class MapRecorder:
         }
         if beta is not None:
             figures["beta"] = beta
-        learnt = LearntMap(A, beta, found.value / rows, found.error_bound / rows, found.way)
+        learnt = LearntMap(A, beta, found.value / rows, found.way)
         self.recorder.keep(learnt, **figures)
 
 
@@ -101,9 +100,8 @@ def _pooled(evaluations: list[Evaluation]) -> Evaluation:
     return Evaluation(
         sum(one.value for one in evaluations),
         evaluations[-1].gradient,
-        sum(one.error_bound for one in evaluations),
-        evaluations[-1].way,
-        float(np.mean([one.pair_share for one in evaluations])),
+        way=evaluations[-1].way,
+        pair_share=float(np.mean([one.pair_share for one in evaluations])),
     )
 
 
