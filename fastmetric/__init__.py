@@ -1,9 +1,9 @@
 """Metrics and densities learnt from data too large for n x n matrices.
 
 Every public class has a file of its own here: parameters, validation, attributes. Its fit is in
-`learn`, the loops that are compiled in `core`. Of the other files, `engine` runs every loop over
-blocks (threads, Ctrl-C), `_jit` compiles, `_code_cache` keeps compiled code on disk, `_validate`
-refuses bad input, and `cli` is the command line.
+`learn`, the loops that are compiled in `core`. Of the other files, `persistence` saves and loads
+estimators, `engine` runs every loop over blocks (threads, Ctrl-C), `_jit` compiles, `_code_cache`
+keeps compiled code on disk, `_validate` refuses bad input, and `cli` is the command line.
 """
 
 from fastmetric.density_classifier import DensityClassifier
@@ -16,6 +16,7 @@ from fastmetric.manifold_parzen import ManifoldParzen
 from fastmetric.mean_shift import MeanShift
 from fastmetric.nca import NCA
 from fastmetric.nca_objective import nca_value_and_grad
+from fastmetric.persistence import load, save
 
 __version__ = "0.1.0"
 
@@ -31,5 +32,7 @@ __all__ = [
     "MeanShift",
     "__version__",
     "kernel_sums",
+    "load",
     "nca_value_and_grad",
+    "save",
 ]

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastmetric import _validate
-from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.tree.nearest_search import count_within, points_within
 from fastmetric.learn.tree_building import LEAF_SIZE, build_tree
 from fastmetric.learn.tree_search import in_blocks, nearest_points, searchable
@@ -197,13 +196,14 @@ class KDTree:
         return in_blocks(self.tree_, X, block, self.n_jobs)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: arrays and numbers, without the panels of the points."""
-        state = {name: value for name, value in vars(self).items() if name != "_search"}
-        return state | {"tree_": tuple(self.tree_)}
+        """Return what is pickled: the points. The same tree is built of them again.
+
+        Compiled loops do not check the row numbers in a tree, so none is taken from a file.
+        """
+        return {"data": self.data, "leaf_size": self.leaf_size, "n_jobs": self.n_jobs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state | {"tree_": Tree(*state["tree_"])})
-        self._search = searchable(self.tree_)
+        self.__init__(state["data"], state["leaf_size"], n_jobs=state["n_jobs"])  # type: ignore[misc]
 
 
 def _hand_out(results: np.ndarray, which: np.ndarray, ends: np.ndarray, values: np.ndarray) -> None:

@@ -141,7 +141,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     Ctrl-C during `fit` raises KeyboardInterrupt and leaves the estimator fitted at the last
     finished iteration, or as it was if there is none.
 
-    `fit` keeps a reference to X for a later `partial_fit`; a pickle does not hold it.
+    `fit` keeps a reference to X for a later `partial_fit`; a saved estimator does not hold it.
 
     References
     ----------
@@ -164,7 +164,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     components_: np.ndarray
     classes_: np.ndarray
     history_: dict[str, np.ndarray]
-    _X: Any  # the rows, for partial_fit; None after a pickle of a fit
+    _X: Any  # the rows, for partial_fit; None in a saved fit
     _y: Any
     _step_rule: dict[str, Any] | None  # the memory of partial_fit
 
@@ -252,7 +252,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         """Continue learning with new rows, each compared with all rows so far.
 
         One pass of stochastic steps over the new rows, from the map so far. All rows are kept,
-        those of an earlier `fit` too (but not through a pickle).
+        those of an earlier `fit` too (but not through a file or a pickle).
 
         Parameters
         ----------
@@ -486,8 +486,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         """Return new rows (n, D), their class numbers (n,), and all classes."""
         if not first and self._X is None:
             raise ValueError(
-                "The rows of fit are not part of its pickle, and partial_fit needs them. Fit "
-                "again, or learn by partial_fit from the start: its rows are kept."
+                "The rows of fit are not part of its pickle or file, and partial_fit needs them. "
+                "Fit again, or learn by partial_fit from the start: its rows are kept."
             )
         known = classes if first else self.classes_
         if not first and classes is not None:
@@ -518,7 +518,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         return posterior(query, "predict" if self.verbose else None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle holds: not the rows of a fit, which may be large."""
+        """Return what a pickle or a file holds: not the rows of a fit, which may be large."""
         state = super().__getstate__()
         if "_X" in state and not state["_online"]:
             state |= {"_X": None, "_y": None}

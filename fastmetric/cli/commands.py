@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import joblib
 from sklearn.exceptions import ConvergenceWarning
 
 from fastmetric import NCA, __version__
+from fastmetric.cli import models
 from fastmetric.cli.tables import TableError, read_table, write_rows
 
 _EPILOG = """examples:
   fastmetric demo
-  fastmetric fit iris.csv --target species --components 2 --out iris.joblib
-  fastmetric transform iris.joblib iris.csv --out projected.csv
+  fastmetric fit iris.csv --target species --components 2 --out iris.skops
+  fastmetric transform iris.skops iris.csv --out projected.csv
 """
 
 
@@ -95,7 +95,13 @@ def _add_fit(commands: Any) -> None:
         metavar="D",
         help="dimension of the projected space (default: %(default)s)",
     )
-    fit.add_argument("--out", type=Path, required=True, metavar="MODEL", help="a .joblib file")
+    fit.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="MODEL",
+        help="a .skops file, which holds no code; or a .joblib file, for your own use",
+    )
     fit.add_argument("--init", default="auto", help="auto, rca, lda, pca, identity or random")
     fit.add_argument("--alpha", type=float, default=0.0, help="weight of the penalty on the map")
     fit.add_argument("--max-iter", type=int, default=50, help="iterations (default: %(default)s)")
@@ -108,19 +114,29 @@ def _add_transform(commands: Any) -> None:
     transform = _add_command(
         commands, "transform", _transform, "project the rows of a file with a saved model"
     )
-    transform.add_argument("model", type=Path, metavar="MODEL", help="made by `fastmetric fit`")
+    transform.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL",
+        help="made by `fastmetric fit`, or by fastmetric.save in Python",
+    )
     transform.add_argument(
         "data", type=Path, metavar="DATA", help="as in fit; the target may be missing"
     )
     transform.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help=".csv, .npz or .npy"
     )
+    transform.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a .joblib or pickle file, which runs the code that it names: only for files of "
+        "your own",
+    )
 
 
 def _fit(options: Any) -> None:
     """Fit NCA on a file and save it with what `transform` must know of the file."""
-    if options.out.suffix != ".joblib":
-        raise ValueError(f"--out {options.out} should end in .joblib")
+    models.check_name(options.out)
     table = read_table(options.data, options.target)
     assert table.y is not None
     nca = NCA(
@@ -141,7 +157,7 @@ def _fit(options: Any) -> None:
             raise
         interrupted = True
     seconds = time.perf_counter() - began
-    joblib.dump({"model": nca, "features": table.names, "target": options.target}, options.out)
+    models.write_model(options.out, models.Model(nca, table.names, options.target))
     rows, features = table.X.shape
     print(
         f"{rows} rows, {features} features, {len(nca.classes_)} classes: mean probability of the "
@@ -154,29 +170,12 @@ def _fit(options: Any) -> None:
 
 def _transform(options: Any) -> None:
     """Project a file with a saved model."""
-    try:
-        saved = joblib.load(options.model)
-        model, features, target = saved["model"], saved["features"], saved["target"]
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        raise TableError(f"{options.model} is not a model saved by `fastmetric fit`") from error
-    table = read_table(options.data, target, target_required=False)
-    if features != table.names:
-        raise TableError(
-            f"{options.data} has the columns {_listing(table.names)}; "
-            f"the model was fitted on {_listing(features)}"
-        )
-    Z = model.transform(table.X)
-    write_rows(options.out, Z, model.get_feature_names_out())
+    model = models.read_model(options.model, options.trust)
+    table = read_table(options.data, model.target, target_required=False)
+    models.check_columns(model, options.data, table.names)
+    Z = models.project(model, table.X)
+    write_rows(options.out, Z, model.estimator.get_feature_names_out())
     print(f"{len(Z)} rows projected to {Z.shape[1]} dimensions: {options.out}")
-
-
-def _listing(names: list[str] | None) -> str:
-    """Return names for a message."""
-    if names is None:
-        return "(unnamed)"
-    return ", ".join(names[:8]) + (f", … ({len(names)} in all)" if len(names) > 8 else "")
 
 
 def _demo(options: Any) -> None:

@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from fastmetric import NCA, KernelDensity, load, save
 from fastmetric.cli.commands import main
 
 
@@ -35,19 +39,78 @@ def test_demo_prints_accuracies_and_draws_a_picture(tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_fit_and_transform_a_csv(iris_csv, tmp_path, capsys):
-    model, projected = tmp_path / "iris.joblib", tmp_path / "projected.csv"
+@pytest.mark.parametrize("kind", ["skops", "joblib"])
+def test_fit_and_transform_a_csv(kind, iris_csv, tmp_path, capsys):
+    model, projected = tmp_path / f"iris.{kind}", tmp_path / "projected.csv"
     assert _run("fit", iris_csv, "--target", "species", "--out", model) == 0
     assert "3 classes" in capsys.readouterr().out
-    assert _run("transform", model, iris_csv, "--out", projected) == 0
+    trust = ["--trust"] * (kind == "joblib")
+    assert _run("transform", model, iris_csv, "--out", projected, *trust) == 0
     assert projected.read_text().startswith("nca0,nca1\n")
     Z = np.loadtxt(projected, delimiter=",", skiprows=1)
-    nca = joblib.load(model)["model"]
+    nca = joblib.load(model)["model"] if kind == "joblib" else load(model)
     np.testing.assert_allclose(Z, nca.transform(load_iris().data), rtol=1e-8)
 
 
+class Touching:
+    """An object whose pickle makes a file when it is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["m.joblib", "m.pkl", "m.pickle", "m.skops", "m", "m.csv"])
+def test_a_pickle_is_not_run_without_trust(name, iris_csv, tmp_path, capsys):
+    model, marker = tmp_path / name, tmp_path / "ran"
+    joblib.dump(Touching(marker), model)
+    assert _run("transform", model, iris_csv, "--out", tmp_path / "Z.csv") == 1
+    assert not marker.exists()
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    if name in ("m.joblib", "m.pkl", "m.pickle"):
+        assert "runs whatever code it names" in error
+        assert "--trust" in error
+        assert _run("transform", model, iris_csv, "--out", tmp_path / "Z.csv", "--trust") == 1
+        assert marker.exists()
+        assert "is not a model saved by" in capsys.readouterr().err
+
+
+def test_trust_does_not_run_what_calls_itself_skops(iris_csv, tmp_path, capsys):
+    model, marker = tmp_path / "m.skops", tmp_path / "ran"
+    joblib.dump(Touching(marker), model)
+    assert _run("transform", model, iris_csv, "--out", tmp_path / "Z.csv", "--trust") == 1
+    assert not marker.exists()
+
+
+@pytest.mark.filterwarnings("error")
+def test_transform_with_a_model_saved_in_python(tmp_path, capsys):
+    pandas = pytest.importorskip("pandas")
+    X, y = load_iris(return_X_y=True)
+    frame = pandas.DataFrame(X, columns=["sl", "sw", "pl", "pw"])
+    pipeline = make_pipeline(StandardScaler(), NCA(2, max_iter=2, tol=1e3))
+    data, out, model = tmp_path / "rows.csv", tmp_path / "Z.npy", tmp_path / "m.skops"
+    for rows in (frame, X):  # with names and without
+        save(pipeline.fit(rows, y), model)
+        frame.to_csv(data, index=False)
+        assert _run("transform", model, data, "--out", out) == 0
+        np.testing.assert_array_equal(np.load(out), pipeline.transform(rows))
+    save(pipeline.fit(frame, y), model)
+    frame.rename(columns={"sl": "other"}).to_csv(data, index=False)
+    assert _run("transform", model, data, "--out", out) == 1
+    assert "fitted on sl, sw, pl, pw" in capsys.readouterr().err
+
+
+def test_a_model_without_transform_is_named(iris_csv, tmp_path, capsys):
+    save(KernelDensity(), tmp_path / "m.skops")
+    assert _run("transform", tmp_path / "m.skops", iris_csv, "--out", tmp_path / "Z.csv") == 1
+    assert "holds KernelDensity, which has no transform" in capsys.readouterr().err
+
+
 def test_transform_needs_no_target(iris_csv, tmp_path):
-    model, bare, out = tmp_path / "m.joblib", tmp_path / "bare.csv", tmp_path / "Z.npy"
+    model, bare, out = tmp_path / "m.skops", tmp_path / "bare.csv", tmp_path / "Z.npy"
     assert _run("fit", iris_csv, "--target", "species", "--out", model, "--quiet") == 0
     lines = iris_csv.read_text().splitlines()
     bare.write_text("\n".join(line.rsplit(",", 1)[0] for line in lines))
@@ -58,7 +121,7 @@ def test_transform_needs_no_target(iris_csv, tmp_path):
 @pytest.mark.parametrize("kind", ["npz", "npy"])
 def test_fit_and_transform_numpy_files(kind, tmp_path):
     X, y = load_iris(return_X_y=True)
-    data, model, out = tmp_path / f"d.{kind}", tmp_path / "m.joblib", tmp_path / f"Z.{kind}"
+    data, model, out = tmp_path / f"d.{kind}", tmp_path / "m.skops", tmp_path / f"Z.{kind}"
     if kind == "npz":
         np.savez(data, X=X, y=y)
     else:
@@ -72,25 +135,27 @@ def test_fit_and_transform_numpy_files(kind, tmp_path):
 
 
 def test_quiet_prints_no_iterations(iris_csv, tmp_path, capsys):
-    _run("fit", iris_csv, "--target", "species", "--out", tmp_path / "m.joblib", "--quiet")
+    _run("fit", iris_csv, "--target", "species", "--out", tmp_path / "m.skops", "--quiet")
     assert "[NCA]" not in capsys.readouterr().out
 
 
 BAD = {
-    "no file": (["fit", "nowhere.csv", "--target", "y", "--out", "m.joblib"], "no such file"),
-    "kind": (["fit", "data.xlsx", "--target", "y", "--out", "m.joblib"], "unknown kind"),
-    "out": (["fit", "good.csv", "--target", "y", "--out", "m.pkl"], "end in .joblib"),
-    "target": (["fit", "good.csv", "--target", "z", "--out", "m.joblib"], "no column 'z'"),
-    "word": (["fit", "words.csv", "--target", "y", "--out", "m.joblib"], "row 3, column b: 'x'"),
-    "ragged": (["fit", "ragged.csv", "--target", "y", "--out", "m.joblib"], "row 3: 2 fields"),
-    "empty": (["fit", "empty.csv", "--target", "y", "--out", "m.joblib"], "a header"),
+    "no file": (["fit", "nowhere.csv", "--target", "y", "--out", "m.skops"], "no such file"),
+    "kind": (["fit", "data.xlsx", "--target", "y", "--out", "m.skops"], "unknown kind"),
+    "out": (["fit", "good.csv", "--target", "y", "--out", "m.pkl"], "end in .skops, or in .joblib"),
+    "folder": (["fit", "good.csv", "--target", "y", "--out", "no/m.skops"], "no folder no"),
+    "damaged": (["transform", "damaged.skops", "good.csv", "--out", "Z.csv"], "is no .skops file"),
+    "target": (["fit", "good.csv", "--target", "z", "--out", "m.skops"], "no column 'z'"),
+    "word": (["fit", "words.csv", "--target", "y", "--out", "m.skops"], "row 3, column b: 'x'"),
+    "ragged": (["fit", "ragged.csv", "--target", "y", "--out", "m.skops"], "row 3: 2 fields"),
+    "empty": (["fit", "empty.csv", "--target", "y", "--out", "m.skops"], "a header"),
     "components": (
-        ["fit", "good.csv", "--target", "y", "--components", "9", "--out", "m.joblib"],
+        ["fit", "good.csv", "--target", "y", "--components", "9", "--out", "m.skops"],
         "n_components",
     ),
-    "one class": (["fit", "one.csv", "--target", "y", "--out", "m.joblib"], "one class"),
+    "one class": (["fit", "one.csv", "--target", "y", "--out", "m.skops"], "one class"),
     "no model": (["transform", "good.csv", "good.csv", "--out", "Z.csv"], "is not a model"),
-    "gone": (["transform", "gone.joblib", "good.csv", "--out", "Z.csv"], "gone.joblib"),
+    "gone": (["transform", "gone.skops", "good.csv", "--out", "Z.csv"], "gone.skops"),
 }
 
 
@@ -102,15 +167,16 @@ def test_errors_are_one_clear_line(arguments, message, tmp_path, capsys, monkeyp
     (tmp_path / "words.csv").write_text("a,b,y\n1,2,u\n2,x,v\n")
     (tmp_path / "ragged.csv").write_text("a,b,y\n1,2,u\n2,v\n")
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "damaged.skops").write_text("a,b\n")
     assert main(arguments) == 1
     captured = capsys.readouterr()
     assert message in captured.err
     assert len(captured.err.splitlines()) == 1
-    assert not (tmp_path / "m.joblib").exists()
+    assert not (tmp_path / "m.skops").exists()
 
 
 def test_model_refuses_other_columns(iris_csv, tmp_path, capsys):
-    model = tmp_path / "m.joblib"
+    model = tmp_path / "m.skops"
     _run("fit", iris_csv, "--target", "species", "--out", model, "--quiet")
     other = tmp_path / "other.csv"
     other.write_text("a,b,c,d\n1,2,3,4\n")
