@@ -103,7 +103,7 @@ def _labels(y: Any, X: np.ndarray) -> np.ndarray:
     """Return the labels y (n,) of the rows X (n, D), of classes: without gaps, not continuous."""
     if y is None:
         raise ValueError(
-            f"y should be {_LABELS}: fit requires y to be passed, but the target y is None."
+            f"y should be {_LABELS}: this requires y to be passed, but the target y is None."
         )
     y = _label_array("y", y, _LABELS)
     with named("y", _LABELS):

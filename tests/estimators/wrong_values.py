@@ -16,9 +16,7 @@ from scipy.sparse import csr_array
 from sklearn.naive_bayes import GaussianNB
 
 import fastmetric
-from fastmetric import (
-    KernelDensity,
-)
+from fastmetric import KernelDensity
 
 X = np.array([[0.0, 0.1], [1.0, 2.0], [0.5, -1.0], [1.2, 0.3], [-0.7, 1.1], [2.0, 0.9]])
 Y = np.array([0, 0, 0, 1, 1, 1])
