@@ -20,6 +20,7 @@ _RULES = ("scott", "silverman", "loo")
 _METRICS = ("euclidean", "l2")  # two names of one metric
 
 
+@engine.one_thread_blas()
 def kernel_sums(
     X: Any,
     query: Any = None,
@@ -216,6 +217,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
             self._sums = self._prepare()
         return self
 
+    @engine.one_thread_blas()
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log density at each row, with no training row left out.
 
@@ -265,6 +267,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
         """
         return float(self.score_samples(X).sum(dtype=np.float64))
 
+    @engine.one_thread_blas()
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw rows from the density, exactly, for every kernel.
 

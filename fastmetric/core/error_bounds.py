@@ -33,18 +33,18 @@ from fastmetric.core.vector.exp import LOWEST, LOWEST_32, exp64
 # above 1e-11.
 SLACK = 1e-12
 
-# Rounding of a centroid, relative to the largest coordinate: an allowance of 9 u. One u is the last
-# operation's, lower + mean or a + (b - a) w. The sum over the m points of a leaf may lose another
-# m u of the leaf's width, and every level of the tree adds one u to the mean of its children's
-# errors: in the worst case that is more, in which the errors of all points agree in sign.
-_CENTER_ROUNDING = 1e-15
+# A running sum times 1 - ROUND_DOWN after every addition stays below the exact one, whatever the
+# number of additions: 4 u cover the rounding of the addition and of the product. 1 + ROUND_DOWN
+# keeps it above.
+_UNIT = 2.0**-53
+ROUND_DOWN = 4 * _UNIT
 
 # Rounding of an expansion, relative to the sum of the absolute values of its terms, of which there
-# are at most 120 (d = 3): an allowance of 900 u. In the worst case a leaf's coefficients are within
-# about 210 u (160 points, powers of degree 7 at 7 u a degree), every level of nodes or cells that
-# they are moved through adds about 30 u (d = 3, degree 7: a sum along each index), and the
-# evaluation about 50 u: 900 u are reached after some twenty levels.
-_TERM_ROUNDING = 1e-13
+# are at most 120 (d = 3). A leaf's coefficients are within 630 u (576 points and powers of degree 7
+# at 7 u a degree), every level of nodes or cells that they are moved through adds at most 30 u (d =
+# 3, degree 7: a sum along each index), and the evaluation 50 u. 64 levels of nodes (more than there
+# are) and 16 of cells: 3,080 u.
+_TERM_ROUNDING = 3.5e-13
 _LARGEST_LOG = 300.0  # of the terms of an expansion; products of two such numbers do not overflow
 
 # Underflow: exp(x) is 0 below `LOWEST`, so a sum lacks at most W exp(LOWEST).
@@ -88,7 +88,8 @@ def constant_error(weight, k_lo, k_hi):
 def centroid_truncation(spread, code, s_lo, s_hi, k_lo):
     """Return the error of a node replaced by its centroid [SUM-2]: half spread times curvature.
 
-    `spread` is the sum of w |x - c|^2 / h^2; the first moment around the centroid vanishes.
+    For a weight of 1; `spread` is the mean of |x - c|^2 / h^2; the first moment around the
+    centroid vanishes.
     """
     return 0.5 * spread * curvature_bound(code, s_lo, s_hi, k_lo) * (1 + SLACK)
 
@@ -100,9 +101,15 @@ def centroid_rounding(weight, offset, code, s_hi, k_lo):
 
 
 @jit_in_order
-def center_offset(largest, d):
-    """Return a bound of the distance between a centroid and its rounded value."""
-    return _CENTER_ROUNDING * largest * np.sqrt(d)
+def center_offset(parts, widest, largest, d):
+    """Return how far rounding moves a centroid of some points, or of two children's, at most.
+
+    The weighted mean of `parts` offsets from a corner (for children: from one of them) is rounded
+    at most parts + 5 times, each relative to the widest side of the box; the corner is added with
+    one rounding relative to the largest coordinate. The rounding of the children's own centres
+    comes on top: their mean is no farther off than the worse of them.
+    """
+    return np.sqrt(d) * _UNIT * ((parts + 6) * widest + 2 * largest)
 
 
 class Expansion(NamedTuple):
@@ -112,7 +119,7 @@ class Expansion(NamedTuple):
     """
 
     weight: float
-    spread: float  # sum of w |u|^2
+    spread: float  # the mean of |u|^2
     radius: float  # the largest |u|
     distance: float  # the least distance of a query to a point
     shift: float  # the sums are times exp(shift)
@@ -147,7 +154,8 @@ def float32_error(d: int, longest: int) -> float:
     """Return the relative error of a sum over a leaf of at most `longest` points, tails aside.
 
     That of its exponents, of exp (8 units; measured: below 3), and of the weights, the products and
-    their sum, one unit a point and one more: 9 units and one a point, of 12 and one a point.
+    their sum in any order, one unit a point and one more: 9 units and one a point, of 12 and one a
+    point.
     """
     exponents = (d + 5.2) * FLOAT32_REACH + 2.1 * FLOAT32_RADIUS * math.sqrt(2 * FLOAT32_REACH)
     return (exponents + 12 + longest) * FLOAT32_UNIT
@@ -159,21 +167,28 @@ def float32_tail_error(weight, s_hi):
     return weight * _FLOAT32_TAIL if s_hi > FLOAT32_REACH else 0.0
 
 
-def distance_slack(d: int, eps: float) -> float:
-    """Return the relative error of a computed squared distance.
+def distance_slack(eps: float) -> float:
+    """Return the relative error of the argument of a kernel: 13 units, eps / 2 each.
 
-    In units of eps / 2: two of a difference that is squared, one of the square, d - 1 of the sum,
-    two of the scale and one of the product with it, d + 5 in all. 2 (d + 4) are charged.
+    Ten of a squared distance (`accurate_sq_distances`), two of the scale and one of the product
+    with it.
     """
-    return (d + 4) * eps
+    return 6.5 * eps
 
 
-def log_rounding(size: np.ndarray, squares: int, eps: float) -> np.ndarray:
-    """Return the rounding of logs of sums whose largest exponents are `size`.
+def log_rounding(d: int, size: np.ndarray, eps: float) -> np.ndarray:
+    """Return the rounding of logs of sums [SUM-9], in units of eps / 2 at most 15 (d + size).
 
-    An exponent is a sum of squares, relative to the largest weight: half an eps for each of
-    `squares`, and 3 eps for the differences and the scale, as in `distance_slack`. The other 5 eps
-    are an allowance for the shift, exp, the additions of terms and nodes, and the logarithm. With
-    `squares` = 0 the squares, too, are left to the 8 eps.
+    `size` is at least |log S|, and log(W / S), W the total weight, which the mean exponent of the
+    terms of S does not exceed. For every term:
+
+    * its exponent: `distance_slack`, 13 units times the exponent; and of the shift;
+    * its kernel: 7.4 units of exp at most (3 in float32), 1.5 + 17 s for a small exponent s;
+    * its product with the weight, 1 unit, and the weight in float32, 1 unit;
+    * the sum, however long: 3 units in a row of a tile and 3 of its lanes (`compensated_sums`), 1
+      of total and carry, 1 of the weight of a node.
+
+    The logarithm takes 2 units times its size in float64. In float32 it is taken in float64, and
+    rounding the bounds outwards to float32 takes these two units.
     """
-    return (8 + squares / 2) * eps * size
+    return eps * (7.5 * d + (7.5 if eps < 1e-10 else 6.5) * size)

@@ -26,12 +26,12 @@ def rule_of(sums, rtol, atol=0.0) -> Rule:
 
 
 def leaf_totals(X, weights, query, h, in_float32, atol=0.0) -> WalkSums:
-    """Return the totals of some queries over one leaf, times the largest weight."""
+    """Return the totals of some queries over one leaf, in units of the weights."""
     sums = KernelSums(X, weights, bandwidth=h)
-    reference = with_float32_leaves(sums._reference, h, 1)
+    reference = with_float32_leaves(sums._reference, sums._h, 1)
     order, queries = sums._queries(query)
     # No tolerance to speak of: the leaf has to be summed pair by pair.
-    rule = Rule(GAUSSIAN, 0.5 / h**2, 1e-17, atol, in_float32)
+    rule = Rule(GAUSSIAN, sums._factor, 1e-17, atol, in_float32)
     [found] = walk_sums([(queries, Walk(reference, rule, ROOT))])
     total, error = np.empty((2, len(query)))
     total[order], error[order] = found.total, found.error
@@ -56,7 +56,8 @@ def test_float32_leaf_is_within_its_error_bound(d, n, offset, width, away, atol,
     weights = 10.0 ** rng.uniform(-24, 0, n)
     error = float32_error(d, n)
     found = leaf_totals(X, weights, query, h, error, atol)
-    truth = naive.density_sums(X, query, h=h, weights=weights / weights.max())
+    unit = np.ldexp(1.0, np.frexp(weights.max())[1] - 1)
+    truth = naive.density_sums(X, query, h=h, weights=weights / unit)
     # Coordinates of 1e6 h have been rounded before: their differences are taken as they are.
     assert np.all(np.abs(found.total - truth) <= found.error + 1e-13 * truth)
     assert np.all(found.error <= 1.01 * (error * truth + atol) + 1e-300)

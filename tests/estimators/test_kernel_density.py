@@ -215,7 +215,6 @@ def test_bounds_in_float32_are_rounded_outwards():
         (dict(weights=np.zeros(80)), "all zero"),
         (dict(weights=np.linspace(-1, 1, 80)), "negative"),
         (dict(weights=np.full(80, np.inf)), "infinity"),
-        (dict(weights=np.logspace(-300, 0, 80)), "ratio"),
         (dict(weights=np.full(80, 1e307)), "finite sum"),
     ],
 )

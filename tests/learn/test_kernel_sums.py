@@ -127,7 +127,7 @@ def check(case):
     assert np.all(got.lower <= exact)
     assert np.all(exact <= got.upper)
     # A compact kernel loses more than the promise allows where a point is near its rim.
-    slack = (d + 4) * eps if case.kernel in COMPACT else 0.0
+    slack = 6.5 * eps if case.kernel in COMPACT else 0.0
     least, most = (truth(case, slack), truth(case, -slack)) if slack else (exact, exact)
     # Logs are of sums in units of the largest weight; and the exponents that make up a sum are on
     # average as large as its log in units of the total weight, at most.
@@ -359,8 +359,7 @@ def test_local_expansion_is_within_its_remainder(d, radius, width, seed):
     exact = weights @ np.exp(-((v + t - u) ** 2).sum(axis=1) / 2)
     nearest = max(0.0, np.linalg.norm(v) - radius - width)
     for degree in range(1, series.degree + 1):
-        local = np.zeros(len(moments))
-        moments_to_local(series, degree, moments, v, local)
+        local = moments_to_local(series, degree, moments, v)
         bound = (
             weights.sum()
             * (radius + width) ** (degree + 1)
@@ -375,9 +374,8 @@ def test_moments_to_local_backwards_is_its_transpose(d, seed):
     rng, series = np.random.default_rng(seed), make_series(d)
     here, there = rng.standard_normal((2, len(series.indices)))
     v, degree = rng.standard_normal(d), int(rng.integers(1, series.degree + 1))
-    moved, back = np.zeros((2, len(here)))
-    moments_to_local(series, degree, here, v, moved)
-    moments_to_local(series, degree, there, -v, back)
+    moved = moments_to_local(series, degree, here, v)
+    back = moments_to_local(series, degree, there, -v)
     scale = np.abs(here).max() * np.abs(there).max() * np.abs(moved).max()
     assert abs(there @ moved - here @ back) <= 1e-11 * max(1.0, scale) * len(here)
 

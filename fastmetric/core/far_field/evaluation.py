@@ -8,22 +8,26 @@ He_a(v) around a node of points [SUM-6], and v^a / a! around the middle of a que
 from __future__ import annotations
 
 from fastmetric._jit import jit
+from fastmetric.core.vector.compensated_sums import add_to
 from fastmetric.core.vector.exp import exp
 
 HERMITE, TAYLOR = 0, 1  # the bases
 
 
 @jit
-def add_series(series, degree, coefficients, v, shift, scratch, totals):
-    """Add a node's expansion to totals (m,) at the points v (d, m), cut off beyond `degree`.
+def add_series(series, degree, coefficients, v, shift, scratch, sums):
+    """Add a node's expansion at the points v (d, m), cut off beyond `degree`, to their sums.
+
+    `sums` are totals and carries (m,) of `core.vector.compensated_sums`.
 
     `scratch` is overwritten: see `scratch_rows`.
     """
     fill(series, degree, v, HERMITE, scratch)
     field = contracted(series, degree, coefficients, HERMITE, -1, scratch)
     exponents = half_sq_norms(v, scratch)
+    totals, carries = sums
     for q in range(totals.size):
-        totals[q] += field[q] * exp(shift - exponents[q])
+        add_to(totals, carries, q, field[q] * exp(shift - exponents[q]))
 
 
 @jit

@@ -155,8 +155,8 @@ def moments_to_parent(series, child, step, coefficients):
 
 
 @jit
-def moments_to_local(series, degree, moments, v, local):
-    """Add a Hermite expansion to the polynomial `local` (C,) around a centre v (d,) away, in h.
+def moments_to_local(series, degree, moments, v):
+    """Return a Hermite expansion as a polynomial (C,) around a centre v (d,) away, in h.
 
     Of degree at most `degree` in both together.
     """
@@ -180,7 +180,8 @@ def moments_to_local(series, degree, moments, v, local):
     for i in range(series.sum_counts[degree]):
         moved[series.sums[i, 1]] += moments[series.sums[i, 0]] * products[series.sums[i, 2]]
     for i in range(moments.size):
-        local[i] += series.signs[i] * moved[i]
+        moved[i] *= series.signs[i]
+    return moved
 
 
 @jit

@@ -11,17 +11,23 @@ from fastmetric.core.error_bounds import SLACK, center_offset
 from fastmetric.core.far_field.evaluation import TAYLOR, add_moments, fill, scratch_rows
 from fastmetric.core.far_field.expansions import moments_to_parent
 from fastmetric.core.tree.boxes import corner_distance
+from fastmetric.core.vector.compensated_sums import add_to
 
 WIDEST = 3.0  # a series is not worth having around a node of a larger radius, in h
 
 
 class Nodes(NamedTuple):
-    """Weighted summaries of the m nodes of a tree, float64."""
+    """Weighted summaries of the m nodes of a tree, float64.
 
-    weights: np.ndarray  # (m,)
+    A mean of squares is kept, not their weighted sum: in units of the bandwidth it underflows only
+    where points are closer than anything that a kernel resolves, whatever the weights.
+    """
+
+    weights: np.ndarray  # (m,), rounded once
+    carries: np.ndarray  # (m,): what the weights have lost by rounding
     centers: np.ndarray  # (m, d), weighted centroids
-    scatters: np.ndarray  # (m,): sum w |x - c|^2
-    radii: np.ndarray  # (m,): an upper bound of |x - c|
+    spreads: np.ndarray  # (m,): the mean of |x - c|^2
+    radii: np.ndarray  # (m,): an upper bound of |x - c|; 0: all points are in one place
     offsets: np.ndarray  # (m,): an upper bound of the rounding of the centre
     coefficients: np.ndarray  # (m, C) of the series [SUM-6]; C = 0: none
 
@@ -29,6 +35,7 @@ class Nodes(NamedTuple):
 def empty_nodes(m: int, d: int, n_coefficients: int) -> Nodes:
     """Return memory for the summaries of m nodes."""
     return Nodes(
+        np.empty(m),
         np.empty(m),
         np.empty((m, d)),
         np.empty(m),
@@ -83,50 +90,56 @@ def around(tree, node, center, inverse_h):
 
 @jit
 def _locate(tree, point_weights, nodes, node):
-    """Fill in weight, centre, scatter and radius of one node from its points or children."""
+    """Fill in weight, centre, spread and radius of one node from its points or children."""
     start, stop = tree.starts[node], tree.stops[node]
     center = nodes.centers[node]
     d, child = center.size, tree.children[node]
     center[:] = 0
+    nodes.weights[node], nodes.carries[node] = 0.0, 0.0
     if child < 0:
-        weight = 0.0
         for i in range(start, stop):
-            weight += point_weights[i]
+            add_to(nodes.weights, nodes.carries, node, point_weights[i])
             for k in range(d):
                 center[k] += point_weights[i] * (tree.rows[i, k] - tree.lower[node, k])
         for k in range(d):
-            center[k] = tree.lower[node, k] + center[k] / weight
+            center[k] = tree.lower[node, k] + center[k] / nodes.weights[node]
     else:
-        left, right = nodes.weights[child], nodes.weights[child + 1]
-        weight = left + right
+        for at in (child, child + 1):
+            add_to(nodes.weights, nodes.carries, node, nodes.weights[at])
+            add_to(nodes.weights, nodes.carries, node, nodes.carries[at])
         for k in range(d):
             a, b = nodes.centers[child, k], nodes.centers[child + 1, k]
-            center[k] = a + (b - a) * (right / weight)
-    nodes.weights[node] = weight
-    scatter, farthest = 0.0, 0.0
+            center[k] = a + (b - a) * (nodes.weights[child + 1] / nodes.weights[node])
+    weight = nodes.weights[node]
+    spread, farthest = 0.0, 0.0
     if child < 0:
         for i in range(start, stop):
             sq = 0.0
             for k in range(d):
                 gap = tree.rows[i, k] - center[k]
                 sq += gap * gap
-            scatter += point_weights[i] * sq
+            spread += point_weights[i] * sq
             farthest = max(farthest, sq)
-        farthest = np.sqrt(farthest)
+        spread, farthest = spread / weight, np.sqrt(farthest)
     else:
         for at in (child, child + 1):
             sq = 0.0
             for k in range(d):
                 gap = nodes.centers[at, k] - center[k]
                 sq += gap * gap
-            scatter += nodes.scatters[at] + nodes.weights[at] * sq
+            spread += (nodes.weights[at] / weight) * (nodes.spreads[at] + sq)
             farthest = max(farthest, nodes.radii[at] + np.sqrt(sq))
         farthest = min(farthest, corner_distance(tree, node, center))
         # Never below its children's: a node has a series only if both of them have one.
         farthest = max(farthest, nodes.radii[child], nodes.radii[child + 1])
-    largest = 0.0
+    largest, widest = 0.0, 0.0
     for k in range(d):
-        largest = max(largest, abs(tree.lower[node, k]), abs(tree.upper[node, k]))
-    nodes.offsets[node] = center_offset(largest, d)
-    nodes.scatters[node] = scatter
+        low, high = np.float64(tree.lower[node, k]), np.float64(tree.upper[node, k])
+        largest, widest = max(largest, abs(low), abs(high)), max(widest, high - low)
+    if child < 0:
+        nodes.offsets[node] = center_offset(stop - start, widest, largest, d)
+    else:
+        below = max(nodes.offsets[child], nodes.offsets[child + 1])
+        nodes.offsets[node] = below + center_offset(2, widest, largest, d)
+    nodes.spreads[node] = spread
     nodes.radii[node] = farthest * (1 + SLACK)  # an upper bound, whatever the rounding

@@ -25,11 +25,13 @@ from numba.extending import intrinsic
 from fastmetric._jit import jit
 
 ROWS = 6
+SHORT = 8  # coordinates whose squares are added one after the other
+CHUNK = 5  # coordinates that are added before the carry is taken
 VECTOR_BYTES = 32
 _FLAGS = ("contract", "nsz")
 
 
-class _Vectors:
+class Vectors:
     """The few vector instructions that the blocks are made of, for one element type."""
 
     def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
@@ -67,13 +69,33 @@ class _Vectors:
 
     def add_to_doubles(self, vector: Any, pointer: Any) -> None:
         """Add a vector to the float64 numbers that begin at `pointer`."""
-        wide = ir.VectorType(ir.DoubleType(), self.lanes)
-        if self.type != wide:
-            vector = self.builder.fpext(vector, wide)
+        wide, vector = ir.VectorType(ir.DoubleType(), self.lanes), self.as_doubles(vector)
         target = self.builder.bitcast(pointer, wide.as_pointer())
         before = self.builder.load(target)
         before.align = 8
         self.builder.store(self.builder.fadd(before, vector), target).align = 8
+
+    def as_doubles(self, vector: Any) -> Any:
+        """Return a vector in float64."""
+        wide = ir.VectorType(ir.DoubleType(), self.lanes)
+        return vector if self.type == wide else self.builder.fpext(vector, wide)
+
+    def lanes_sum(self, vector: Any) -> Any:
+        """Return the sum of the lanes, pairwise; their number is a power of two."""
+        count, undefined = vector.type.count, ir.Constant(vector.type, ir.Undefined)
+        while count > 1:
+            count //= 2
+            upper = [ir.Constant(ir.IntType(32), count + k) for k in range(count)]
+            lower = [ir.Constant(ir.IntType(32), k) for k in range(count)]
+            halves = (
+                self.builder.shuffle_vector(
+                    vector, undefined, ir.Constant(ir.VectorType(ir.IntType(32), count), half)
+                )
+                for half in (lower, upper)
+            )
+            vector = self.builder.fadd(*halves, flags=("nsz",))
+            undefined = ir.Constant(vector.type, ir.Undefined)
+        return self.builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
 
     def spread(self, pointer: Any) -> Any:
         """Return the element at `pointer` in every lane."""
@@ -102,45 +124,111 @@ class _Vectors:
         self.builder.store(self.builder.fadd(before, product, flags=_FLAGS), total)
 
 
-def _array(context: Any, builder: Any, kind: Any, value: Any) -> tuple[Any, list[Any]]:
+def array_parts(context: Any, builder: Any, kind: Any, value: Any) -> tuple[Any, list[Any]]:
     """Return the data pointer and the shape of an array argument."""
     array = context.make_array(kind)(context, builder, value)
     return array.data, cgutils.unpack_tuple(builder, array.shape)
 
 
-@intrinsic
-def _distance_block(typing_context, strips, strip, panels, panel, tile, r, c):
-    """Write the squared distances of one strip to one panel into tile[r.., c..]."""
-    index = types.intp
-    signature = types.void(strips, index, panels, index, tile, index, index)
+def add_with_carry(builder: Any, total: Any, carry: Any, more: Any) -> None:
+    """Add `more` to the sum of the variables `total` and `carry`, all terms being >= 0.
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        vec = _Vectors(context, builder, strips.dtype)
-        strip_data, _ = _array(context, builder, strips, args[0])
-        panel_data, (_, d, _) = _array(context, builder, panels, args[2])
-        tile_data, (_, tile_step) = _array(context, builder, tile, args[4])
-        _, strip, _, panel, _, r, c = args
-        width = 2 * vec.lanes
-        first_row = vec.at(strip_data, vec.times(strip, vec.times(d, ROWS)))
-        first_col = vec.at(panel_data, vec.times(panel, vec.times(d, width)))
-        sums = vec.sums(2)
-        with cgutils.for_range(builder, d) as loop:
-            here = vec.at(first_col, vec.times(loop.index, width))
-            cols = [vec.load(here), vec.load(vec.at(here, vec.lanes))]
-            there = vec.at(first_row, vec.times(loop.index, ROWS))
-            for k, row in enumerate(sums):
-                z = vec.spread(vec.at(there, k))
-                for total, col in zip(row, cols, strict=True):
-                    gap = builder.fsub(z, col, flags=_FLAGS)
-                    vec.add_product(total, gap, gap)
-        corner = vec.at(tile_data, vec.times(r, tile_step), c)
-        for k, row in enumerate(sums):
-            for v, total in enumerate(row):
-                target = vec.at(corner, vec.times(tile_step, k), v * vec.lanes)
-                vec.store(builder.load(total), target)
-        return context.get_dummy_value()
+    After total + more has been rounded, more - (rounded - total) is what was lost if `more` is not
+    the larger one. If it is, the total at least doubles, and what the carry misses, u times `more`
+    at most, is 2 u of the sum in all.
+    """
+    before = builder.load(total)
+    after = builder.fadd(before, more, flags=("nsz",))
+    added = builder.fsub(after, before, flags=("nsz",))
+    lost = builder.fsub(more, added, flags=("nsz",))
+    builder.store(builder.fadd(builder.load(carry), lost, flags=("nsz",)), carry)
+    builder.store(after, total)
 
-    return signature, codegen
+
+def _distance_block(addition: str) -> Any:
+    """Return the block of squared distances, its squares added in one of three ways.
+
+    "plain": one after the other. "halves": those of each half of the coordinates, then both.
+    "carry": CHUNK at a time, and the sums of the chunks by `add_with_carry`.
+    """
+
+    @intrinsic
+    def block(typing_context, strips, strip, panels, panel, tile, r, c):
+        """Write the squared distances of one strip to one panel into tile[r.., c..]."""
+        index = types.intp
+        signature = types.void(strips, index, panels, index, tile, index, index)
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vec = Vectors(context, builder, strips.dtype)
+            strip_data, _ = array_parts(context, builder, strips, args[0])
+            panel_data, (_, d, _) = array_parts(context, builder, panels, args[2])
+            tile_data, (_, tile_step) = array_parts(context, builder, tile, args[4])
+            _, strip, _, panel, _, r, c = args
+            width = 2 * vec.lanes
+            first_row = vec.at(strip_data, vec.times(strip, vec.times(d, ROWS)))
+            first_col = vec.at(panel_data, vec.times(panel, vec.times(d, width)))
+            sums, zero = vec.sums(2), ir.Constant(vec.type, [0.0] * vec.lanes)
+            totals = vec.sums(2) if addition != "plain" else sums
+            carries = vec.sums(2) if addition == "carry" else None
+
+            def add_square(at: Any) -> None:
+                here = vec.at(first_col, vec.times(at, width))
+                cols = [vec.load(here), vec.load(vec.at(here, vec.lanes))]
+                there = vec.at(first_row, vec.times(at, ROWS))
+                for k, row in enumerate(sums):
+                    z = vec.spread(vec.at(there, k))
+                    for total, col in zip(row, cols, strict=True):
+                        gap = builder.fsub(z, col, flags=_FLAGS)
+                        vec.add_product(total, gap, gap)
+
+            def add_squares(first: Any, count: Any) -> None:
+                with cgutils.for_range(builder, count) as loop:
+                    add_square(builder.add(first, loop.index))
+
+            def each(*grids: Any) -> Any:
+                return (
+                    cells for rows in zip(*grids, strict=True) for cells in zip(*rows, strict=True)
+                )
+
+            def flush() -> None:
+                for total, carry, chunk in each(totals, carries, sums):
+                    add_with_carry(builder, total, carry, builder.load(chunk))
+                    builder.store(zero, chunk)
+
+            if addition == "plain":
+                add_squares(vec.number(0), d)
+            elif addition == "halves":
+                half = builder.udiv(d, vec.number(2))
+                add_squares(vec.number(0), half)
+                for total, part in each(totals, sums):
+                    builder.store(builder.load(part), total)
+                    builder.store(zero, part)
+                add_squares(half, builder.sub(d, half))
+            else:
+                chunks = builder.udiv(d, vec.number(CHUNK))
+                with cgutils.for_range(builder, chunks) as loop:
+                    for k in range(CHUNK):
+                        add_square(builder.add(vec.times(loop.index, CHUNK), vec.number(k)))
+                    flush()
+                done = vec.times(chunks, CHUNK)
+                add_squares(done, builder.sub(d, done))
+                flush()
+            rest = {"plain": None, "halves": sums, "carry": carries}[addition]
+            corner = vec.at(tile_data, vec.times(r, tile_step), c)
+            for k in range(ROWS):
+                for v in range(2):
+                    whole = builder.load(totals[k][v])
+                    if rest is not None:
+                        whole = builder.fadd(whole, builder.load(rest[k][v]), flags=("nsz",))
+                    vec.store(whole, vec.at(corner, vec.times(tile_step, k), v * vec.lanes))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return block
+
+
+_plain_block, _halves_block, _carry_block = map(_distance_block, ("plain", "halves", "carry"))
 
 
 def _weighted_sum_block(vectors: int) -> Any:
@@ -156,10 +244,10 @@ def _weighted_sum_block(vectors: int) -> Any:
         signature = types.void(tile, index, index, index, index, rows, index, index, out, index)
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            vec = _Vectors(context, builder, rows.dtype)
-            tile_data, _ = _array(context, builder, tile, args[0])
-            row_data, (_, row_step) = _array(context, builder, rows, args[5])
-            out_data, (_, out_step) = _array(context, builder, out, args[8])
+            vec = Vectors(context, builder, rows.dtype)
+            tile_data, _ = array_parts(context, builder, tile, args[0])
+            row_data, (_, row_step) = array_parts(context, builder, rows, args[5])
+            out_data, (_, out_step) = array_parts(context, builder, out, args[8])
             _, corner, across, along, terms, _, first, k, _, o = args
             weights = vec.at(tile_data, corner)
             points = vec.at(row_data, vec.times(first, row_step), k)
@@ -209,13 +297,32 @@ def sq_distances(strips, i0, panels, j0, tile):
     """Write the squared distances of the strips' points i0.. to the panels' j0.. into `tile`.
 
     The height of the tile and i0 are multiples of ROWS, its width and j0 of a panel's width.
-    Strips are panels of ROWS points.
+    Strips are panels of ROWS points. A distance is off by at most d + 2 units of its rounding.
     """
     n_rows, n_cols = tile.shape
     width = panels.shape[2]
     for c in range(0, n_cols, width):
         for r in range(0, n_rows, ROWS):
-            _distance_block(strips, (i0 + r) // ROWS, panels, (j0 + c) // width, tile, r, c)
+            _plain_block(strips, (i0 + r) // ROWS, panels, (j0 + c) // width, tile, r, c)
+
+
+@jit
+def accurate_sq_distances(strips, panels, j0, tile):
+    """Write the squared distances as `sq_distances` does, i0 = 0, off by at most ten units.
+
+    Two units are those of a difference that is squared. Up to SHORT coordinates the sum takes one
+    a coordinate, by halves up to 2 * SHORT - 2 seven and one, with carries five, two and one.
+    """
+    n_rows, n_cols = tile.shape
+    d, width = panels.shape[1], panels.shape[2]
+    for c in range(0, n_cols, width):
+        for r in range(0, n_rows, ROWS):
+            if d <= SHORT:
+                _plain_block(strips, r // ROWS, panels, (j0 + c) // width, tile, r, c)
+            elif d <= 2 * SHORT - 2:
+                _halves_block(strips, r // ROWS, panels, (j0 + c) // width, tile, r, c)
+            else:
+                _carry_block(strips, r // ROWS, panels, (j0 + c) // width, tile, r, c)
 
 
 @jit

@@ -66,12 +66,12 @@ def is_negligible(weight, k_lo, allowed):
 def cheapest_acceptance(group, ref, rule, node, bounds, allowed):
     """Return (code, error): the cheapest way to accept a node, or OPEN."""
     nodes, (s_lo, s_hi, k_lo, _) = ref.nodes, bounds
-    weight, scatter = nodes.weights[node], nodes.scatters[node]
-    if scatter == 0.0:
+    weight = nodes.weights[node]
+    if nodes.radii[node] == 0.0:
         return CENTROID, 0.0
     inverse_h2 = inverse_sq_width(rule.code, rule.factor)
-    spread, inverse_h = scatter * inverse_h2, np.sqrt(inverse_h2)
-    error = centroid_truncation(spread, rule.code, s_lo, s_hi, k_lo)
+    spread, inverse_h = nodes.spreads[node] * inverse_h2, np.sqrt(inverse_h2)
+    error = weight * centroid_truncation(spread, rule.code, s_lo, s_hi, k_lo)
     if error <= allowed:
         offset = nodes.offsets[node] * inverse_h
         error += centroid_rounding(weight, offset, rule.code, s_hi, k_lo)
@@ -111,7 +111,7 @@ def cell_degree(cells, c, ref, rule, node, s_lo, allowed):
     distance = max(np.sqrt(2 * s_lo), v - both) * (1 - SLACK)
     # The first moment around the centre vanishes, up to the rounding of the centre.
     offset = nodes.offsets[node] * inverse_h
-    spread = weight * own * (own + 2 * offset) + nodes.scatters[node] * inverse_h2
+    spread = own * (own + 2 * offset) + nodes.spreads[node] * inverse_h2
     log_terms = both * v + (both * both - v * v) / 2
     expansion = Expansion(weight, spread, both, distance, 0.0, log_terms)
     return _least_degree(ref.series, CENTROID, ref.series.indices.shape[0], expansion, allowed)
@@ -126,7 +126,8 @@ def _least_degree(series, lowest, most, expansion, allowed):
     rounding = expansion_rounding(expansion)
     if allowed <= 0 or rounding > allowed:
         return OPEN, 0.0
-    log_spread, log_radius = np.log(expansion.spread) + expansion.shift, np.log(expansion.radius)
+    log_spread = np.log(expansion.weight) + np.log(expansion.spread) + expansion.shift
+    log_radius = np.log(expansion.radius)
     log_allowed = np.log(allowed)
     for p in range(lowest, series.degree + 1):
         if series.term_counts[p] > most:

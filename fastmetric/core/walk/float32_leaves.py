@@ -10,10 +10,11 @@ import numpy as np
 
 from fastmetric._jit import jit
 from fastmetric.core.error_bounds import FLOAT32_RADIUS, float32_tail_error
-from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.kernels import GAUSSIAN, apply_kernel
 from fastmetric.core.tree.node_moments import around
-from fastmetric.core.vector.register_blocks import ROWS, panel_width
-from fastmetric.core.walk.query_groups import add_tile, fill_tile, place
+from fastmetric.core.vector.compensated_sums import add_to
+from fastmetric.core.vector.register_blocks import ROWS, panel_width, sq_distances
+from fastmetric.core.walk.query_groups import empty_tile, leave_out_selves, place
 
 WIDTH = panel_width(np.dtype(np.float32))
 
@@ -50,6 +51,22 @@ def add_float32_leaf(group, ref, rule, node):
         for i in range(row.size):
             strips[i // ROWS, k, i % ROWS] = row[i]
     start, stop = ref.tree.starts[node], ref.tree.stops[node]
-    memory = group.tile.view(np.float32)
-    tile = fill_tile(group, strips, ref.float32_panels, start, stop, memory)
-    add_tile(group, tile, GAUSSIAN, 0.5, 0.0, ref.point_weights[start:stop])
+    panels = ref.float32_panels
+    tile = empty_tile(strips, panels, start, stop, group.tile.view(np.float32))
+    sq_distances(strips, 0, panels, start, tile)
+    leave_out_selves(group, start, stop, tile)
+    apply_kernel(GAUSSIAN, tile.reshape(tile.size), 0.5, 0.0)
+    weights, sums = ref.point_weights[start:stop], group.v[0]
+    for i in range(sums.size):
+        sums[i] = _weighted_sum(tile[i, : weights.size], weights)
+    for i in range(sums.size):
+        add_to(group.totals, group.carries, i, sums[i])
+
+
+@jit
+def _weighted_sum(values, weights):
+    """Return sum w v in float32, in any order."""
+    total = values.dtype.type(0)
+    for j in range(values.size):
+        total += values.dtype.type(weights[j]) * values[j]
+    return np.float64(total)

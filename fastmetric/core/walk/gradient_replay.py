@@ -92,7 +92,7 @@ def _replay_cell(center, ref, rule, moments, path, targets):
         node, code = visit[0], visit[1]
         if code >= CENTROID:
             v = (ref.nodes.centers[node] - center) * inverse_h
-            moments_to_local(ref.series, code, moments, v, targets.adjoints[node])
+            targets.adjoints[node] += moments_to_local(ref.series, code, moments, v)
 
 
 @jit

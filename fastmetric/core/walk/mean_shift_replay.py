@@ -12,6 +12,7 @@ import numpy as np
 
 from fastmetric._jit import jit, uncounted
 from fastmetric.core.far_field.evaluation import HERMITE, TAYLOR, contracted, fill, half_sq_norms
+from fastmetric.core.vector.compensated_sums import add_to
 from fastmetric.core.vector.exp import exp
 from fastmetric.core.walk.interaction_lists import CENTROID, PAIRS
 from fastmetric.core.walk.query_cells import make_query_cells
@@ -21,6 +22,7 @@ from fastmetric.core.walk.query_groups import (
     add_leaf,
     add_local,
     make_group,
+    total_of,
 )
 
 
@@ -57,9 +59,10 @@ def replay_mean_shift(queries, walk, lists):
         _mean_shift_path(group, ref, rule, path, moments)
         at = queries.starts[g] - begin
         for i in range(group.totals.size):
-            if group.totals[i] > 0:  # else the sum underflowed: the query is repeated alone
+            total = total_of(group, i)
+            if total > 0:  # else the sum underflowed: the query is repeated alone
                 for k in range(steps.shape[1]):
-                    steps[at + i, k] = moments[k, i] / group.totals[i]
+                    steps[at + i, k] = moments[k, i] / total
     return steps
 
 
@@ -128,7 +131,7 @@ def _mean_shift_centroid(group, ref, rule, node, moments):
             gap = center[k] - group.cols[k, i]
             sq += gap * gap
         share = weight * exp(group.shift - rule.factor * sq)
-        group.totals[i] += share
+        add_to(group.totals, group.carries, i, share)
         for k in range(center.size):
             moments[k, i] += share * (center[k] - group.cols[k, i])
 

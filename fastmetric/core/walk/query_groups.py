@@ -17,8 +17,15 @@ from fastmetric.core.kernels import (
 )
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.tree.node_moments import Nodes
+from fastmetric.core.vector.compensated_sums import add_to, whole_vectors_sum
 from fastmetric.core.vector.exp import exp
-from fastmetric.core.vector.register_blocks import ROWS, sq_distances
+from fastmetric.core.vector.register_blocks import (
+    CHUNK,
+    ROWS,
+    SHORT,
+    VECTOR_BYTES,
+    accurate_sq_distances,
+)
 
 GROUP = 162  # the largest group of queries; a multiple of ROWS
 LONGEST = 576  # points that a group is summed over at once; a multiple of UNIT
@@ -66,7 +73,8 @@ class Group(NamedTuple):
     strips: np.ndarray  # (GROUP / ROWS, d, ROWS)
     self_index: np.ndarray  # (m,)
     shift: float
-    totals: np.ndarray  # (m,): the sums so far
+    totals: np.ndarray  # (m,): the sums so far are totals + carries
+    carries: np.ndarray  # (m,)
     tile: np.ndarray  # scratch, as all that follows
     float32_strips: np.ndarray  # float32
     scratch: np.ndarray
@@ -96,6 +104,7 @@ def make_group(queries, cells, c, ref):
         queries.self_index[start:stop],
         queries.shifts[g],
         np.zeros(m),
+        np.zeros(m),
         np.empty(strips.shape[0] * ROWS * LONGEST, queries.rows.dtype),
         np.zeros(strips.shape, np.float32),
         np.empty((scratch_rows(ref.series), m)),
@@ -106,69 +115,93 @@ def make_group(queries, cells, c, ref):
 @jit
 def distance_tile(group, ref, start, stop):
     """Return the squared distances to the points start:stop (rows, columns), both padded."""
-    return fill_tile(group, group.strips, ref.panels, start, stop, group.tile)
+    tile = empty_tile(group.strips, ref.panels, start, stop, group.tile)
+    accurate_sq_distances(group.strips, ref.panels, start, tile)
+    leave_out_selves(group, start, stop, tile)
+    return tile
 
 
 @jit
-def fill_tile(group, strips, panels, start, stop, memory):
-    """Write the squared distances of strips to the panels' points start:stop; return the tile.
-
-    Infinite from a query to itself, where it is to be left out.
-    """
+def empty_tile(strips, panels, start, stop, memory):
+    """Return a tile for the strips and the panels' points start:stop, both padded."""
     width = panels.shape[2]
     padded = (stop - start + width - 1) // width * width
     height = strips.shape[0] * ROWS
-    tile = memory[: height * padded].reshape(height, padded)
-    sq_distances(strips, 0, panels, start, tile)
+    return memory[: height * padded].reshape(height, padded)
+
+
+@jit
+def leave_out_selves(group, start, stop, tile):
+    """Make the distance from a query to itself infinite, where it is to be left out."""
     if start <= group.last_self and group.first_self < stop:
         for i in range(group.self_index.size):
             if start <= group.self_index[i] < stop:
                 tile[i, group.self_index[i] - start] = np.inf
-    return tile
 
 
 @jit
 def add_leaf(group, ref, rule, start, stop):
     """Add the points start:stop of the tree, pair by pair."""
-    tile = distance_tile(group, ref, start, stop)
-    add_tile(group, tile, rule.code, rule.factor, group.shift, ref.point_weights[start:stop])
-
-
-@jit
-def add_tile(group, tile, code, factor, shift, weights):
-    """Turn a tile of squared distances into kernels, and add the sums of its rows."""
-    apply_kernel(code, tile.reshape(tile.size), factor, shift)
-    for i in range(group.totals.size):
-        group.totals[i] += _weighted_sum(tile[i, : weights.size], weights)
-
-
-@jit
-def _weighted_sum(values, weights):
-    """Return sum w v, in the precision of the values."""
-    total = values.dtype.type(0)
-    for j in range(values.size):
-        total += values.dtype.type(weights[j]) * values[j]
-    return total
+    tile, weights = distance_tile(group, ref, start, stop), ref.point_weights[start:stop]
+    apply_kernel(rule.code, tile.reshape(tile.size), rule.factor, group.shift)
+    lanes = VECTOR_BYTES // tile.itemsize
+    count = weights.size // lanes
+    narrow, sums = np.empty(weights.size, tile.dtype), group.v[0]
+    narrow[:] = weights
+    for i in range(sums.size):
+        sums[i] = whole_vectors_sum(tile[i], narrow, count)
+    for i in range(sums.size):
+        add_to(group.totals, group.carries, i, sums[i])
+    for j in range(count * lanes, weights.size):  # at the end of all points only
+        for i in range(sums.size):
+            add_to(group.totals, group.carries, i, tile[i, j] * narrow[j])
 
 
 @jit
 def add_centroid(group, ref, rule, node):
     """Add a node as if all its weight were at its centre (Epanechnikov: exactly)."""
-    center, weight, cols = ref.nodes.centers[node], ref.nodes.weights[node], group.cols
-    s = group.v[0]
-    s[:] = 0
-    for k in range(center.size):
-        x, row = center[k], cols[k]
-        for i in range(s.size):
-            s[i] += (row[i] - x) * (row[i] - x)
-    totals, factor, shift = group.totals, rule.factor, group.shift
+    center, weight, s = ref.nodes.centers[node], ref.nodes.weights[node], group.v[0]
+    _sq_distances_to(center, group)
+    totals, carries, factor, shift = group.totals, group.carries, rule.factor, group.shift
     if rule.code == GAUSSIAN:
         for i in range(s.size):
-            totals[i] += weight * exp(shift - factor * s[i])
+            add_to(totals, carries, i, weight * exp(shift - factor * s[i]))
         return
-    correction = centroid_correction(rule.code, ref.nodes.scatters[node] * factor)
+    correction = weight * centroid_correction(rule.code, ref.nodes.spreads[node] * factor)
     for i in range(s.size):
-        totals[i] += weight * shifted_kernel(rule.code, factor * s[i], shift) - correction
+        value = weight * shifted_kernel(rule.code, factor * s[i], shift) - correction
+        add_to(totals, carries, i, value)
+
+
+@jit
+def _sq_distances_to(center, group):
+    """Write the squared distances of a centre to the queries into the first row of the group's v.
+
+    CHUNK coordinates at a time beyond SHORT, as `accurate_sq_distances`.
+    """
+    totals, d = group.v[0], center.size
+    totals[:] = 0
+    if d <= SHORT:
+        _add_squares(center, group, 0, d, totals)
+        return
+    chunk, carries = group.v[1], group.v[2]
+    carries[:] = 0
+    for first in range(0, d, CHUNK):
+        chunk[:] = 0
+        _add_squares(center, group, first, min(first + CHUNK, d), chunk)
+        for i in range(totals.size):
+            add_to(totals, carries, i, chunk[i])
+    for i in range(totals.size):
+        totals[i] += carries[i]
+
+
+@jit
+def _add_squares(center, group, first, last, sums):
+    """Add the squared differences of the coordinates first:last to sums (m,)."""
+    for k in range(first, last):
+        x, row = center[k], group.cols[k]
+        for i in range(sums.size):
+            sums[i] += (row[i] - x) * (row[i] - x)
 
 
 @jit
@@ -192,7 +225,7 @@ def add_far_field(group, ref, rule, node, degree):
         group.v,
         group.shift,
         group.scratch,
-        group.totals,
+        (group.totals, group.carries),
     )
 
 
@@ -204,4 +237,10 @@ def add_local(group, ref, rule, center, local):
     fill(series, series.degree, group.v, TAYLOR, group.scratch)
     field = contracted(series, series.degree, local, TAYLOR, -1, group.scratch)
     for i in range(group.totals.size):
-        group.totals[i] += field[i]
+        add_to(group.totals, group.carries, i, field[i])
+
+
+@jit
+def total_of(group, i):
+    """Return the sum of query i so far."""
+    return group.totals[i] + group.carries[i]

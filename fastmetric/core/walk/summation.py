@@ -24,11 +24,12 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric._jit import jit, jit_in_order, uncounted
-from fastmetric.core.error_bounds import SLACK, constant_error
+from fastmetric.core.error_bounds import ROUND_DOWN, SLACK, constant_error
 from fastmetric.core.far_field.expansions import local_to_child, moments_to_local
 from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails, shifted_kernel
 from fastmetric.core.tree.balanced_tree import DEEPEST
 from fastmetric.core.tree.boxes import box_distances, middle_gap
+from fastmetric.core.vector.compensated_sums import add_to
 from fastmetric.core.vector.exp import exp64
 from fastmetric.core.walk.error_budget import (
     Bounds,
@@ -55,18 +56,31 @@ from fastmetric.core.walk.query_groups import (
     add_leaf,
     add_local,
     make_group,
+    total_of,
 )
 
 _NARROWER = 0.6  # a part of a cell walks if it is so much narrower than the last that did
 
 
 @jit
-def _least(totals):
-    """Return the smallest total."""
-    least = totals[0]
-    for i in range(1, totals.size):
-        least = min(least, totals[i])
+def _least(group):
+    """Return the smallest sum."""
+    least = total_of(group, 0)
+    for i in range(1, group.totals.size):
+        least = min(least, total_of(group, i))
     return least
+
+
+@jit_in_order
+def _accepted(ledger, error, weight, k_hi):
+    """Return the ledger after a node was accepted whose kernels are k_hi at least.
+
+    Rounded towards less certain and more spent, so that no number of nodes adds up to more than is
+    there.
+    """
+    certain = (ledger.certain + weight * k_hi * (1 - SLACK)) * (1 - ROUND_DOWN)
+    spent = (ledger.spent + error) * (1 + ROUND_DOWN)
+    return Ledger(spent, certain, ledger.left - weight)
 
 
 @jit_in_order
@@ -80,7 +94,8 @@ def _surely(lower, upper, self_range, walk, shift):
         if ref.tree.starts[node] > self_range[1] or self_range[0] >= ref.tree.stops[node]:
             box = ref.tree.lower[node], ref.tree.upper[node]
             _, sq_hi = box_distances(lower, upper, *box)
-            total += ref.nodes.weights[node] * shifted_kernel(rule.code, rule.factor * sq_hi, shift)
+            part = ref.nodes.weights[node] * shifted_kernel(rule.code, rule.factor * sq_hi, shift)
+            total = (total + part) * (1 - ROUND_DOWN)
     return total * (1 - SLACK)
 
 
@@ -98,6 +113,7 @@ def _sum_cell(cells, c, walk, ledger, local, waiting, visits):
     self_range = cells.first_selves[c], cells.last_selves[c]
     stack, height = _first_stack(lower, upper, tree, roots)
     floor = ledger.certain + _surely(lower, upper, self_range, walk, 0.0)
+    carries = np.zeros(local.size)
     expanded = rule.code == GAUSSIAN and nodes.coefficients.shape[1] > 0
     while height > 0:
         height -= 1
@@ -118,15 +134,16 @@ def _sum_cell(cells, c, walk, ledger, local, waiting, visits):
             flat = rule.code != GAUSSIAN or is_negligible(weight, k_lo, allowed)
             if error <= allowed and flat:
                 code = NEGLIGIBLE
-                local[0] += 0.5 * weight * (k_lo + k_hi)
+                add_to(local, carries, 0, 0.5 * weight * (k_lo + k_hi))
             elif expanded:
                 code, error = cell_degree(cells, c, ref, rule, node, s_lo, allowed)
                 if code != OPEN:
                     v = (cells.centers[c] - nodes.centers[node]) * np.sqrt(2 * rule.factor)
-                    moments_to_local(ref.series, code, nodes.coefficients[node], v, local)
+                    moved = moments_to_local(ref.series, code, nodes.coefficients[node], v)
+                    for i in range(moved.size):
+                        add_to(local, carries, i, moved[i])
             if code != OPEN:
-                certain = ledger.certain + weight * k_hi * (1 - SLACK)
-                ledger = Ledger(ledger.spent + error, certain, ledger.left - weight)
+                ledger = _accepted(ledger, error, weight, k_hi)
                 if visits.size > 0:
                     visits[visited, 0], visits[visited, 1] = node, code
                     visited += 1
@@ -137,6 +154,8 @@ def _sum_cell(cells, c, walk, ledger, local, waiting, visits):
         else:
             waiting[count] = node
             count += 1
+    for i in range(local.size):
+        local[i] += carries[i]
     return ledger, count, visited
 
 
@@ -154,8 +173,7 @@ def _sum_group(group, walk, ledger, visits):
     self_range = group.first_self, group.last_self
     boxes = group.lower, group.upper
     floor = ledger.certain + _surely(*boxes, self_range, walk, group.shift)
-    spent, certain, left = ledger
-    certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
+    ledger = _raised(ledger, group)
     atol = rule.atol * exp64(min(group.shift, 700.0))
     while height > 0:
         height -= 1
@@ -166,21 +184,21 @@ def _sum_group(group, walk, ledger, visits):
         first = tree.children[node]
         start, stop = tree.starts[node], tree.stops[node]
         if s_lo >= 1 and not has_tails(rule.code):
-            left -= weight
+            ledger = Ledger(ledger.spent, ledger.certain, ledger.left - weight)
             continue
         code, allowed = OPEN, 0.0
         holds_self = start <= group.last_self and group.first_self < stop
         if not holds_self and (rule.rtol > 0 or atol > 0):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
-            allowed = allowed_error(rule, atol, weight, k_hi, Ledger(spent, certain, left), floor)
+            allowed = allowed_error(rule, atol, weight, k_hi, ledger, floor)
             error = constant_error(weight, k_lo, k_hi)
             if error <= allowed:
                 # A constant has no slope. Where the node could not have been left out as well, the
                 # slope is the centroid's: a sum may be flat over a node of one place, or nearly so.
                 code = NEGLIGIBLE if is_negligible(weight, k_lo, allowed) else CENTROID
                 for i in range(group.totals.size):
-                    group.totals[i] += 0.5 * weight * (k_lo + k_hi)
+                    add_to(group.totals, group.carries, i, 0.5 * weight * (k_lo + k_hi))
             else:
                 bounds = Bounds(s_lo, s_hi, k_lo, k_hi)
                 code, error = cheapest_acceptance(group, ref, rule, node, bounds, allowed)
@@ -189,9 +207,7 @@ def _sum_group(group, walk, ledger, visits):
                 elif code != OPEN:
                     add_far_field(group, ref, rule, node, code)
             if code != OPEN:
-                spent += error
-                certain += weight * k_hi * (1 - SLACK)
-                left -= weight
+                ledger = _accepted(ledger, error, weight, k_hi)
         if code == OPEN and first >= 0:
             height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
             continue
@@ -200,15 +216,22 @@ def _sum_group(group, walk, ledger, visits):
             tail = float32_tail(group, ref, rule, node, s_hi)
             if tail <= allowed:
                 add_float32_leaf(group, ref, rule, node)
-                spent += tail
             else:
                 add_leaf(group, ref, rule, start, stop)
-            left -= weight
-        certain = max(certain, _least(group.totals) * (1 - SLACK) - spent)
+                tail = 0.0
+            ledger = _accepted(ledger, tail, weight, 0.0)
+        ledger = _raised(ledger, group)
         if visits.size > 0:
             visits[visited, 0], visits[visited, 1] = node, code
             visited += 1
-    return spent, visited
+    return ledger.spent, visited
+
+
+@jit_in_order
+def _raised(ledger, group):
+    """Return the ledger with what the sums of a group so far make certain."""
+    certain = _least(group) * (1 - SLACK) - ledger.spent
+    return Ledger(ledger.spent, max(ledger.certain, certain), ledger.left)
 
 
 @jit
@@ -291,7 +314,8 @@ def group_sums(queries, walk, first, last, only):
                 errors[g - first], counts[c] = _sum_group(group, part, ledger, visits[used:])
             kept[g - first] = local
             at = queries.starts[g] - queries.starts[first]
-            sums[at : at + group.totals.size] = group.totals
+            for i in range(group.totals.size):
+                sums[at + i] = total_of(group, i)
         else:
             part = Walk(ref, rule, pending, exact, keep)
             ledger, lengths[level], counts[c] = _sum_cell(
@@ -327,7 +351,7 @@ def _add_inherited(group, cells, c, ref, rule, local):
     """Add the polynomial of a group's cell."""
     if ref.nodes.coefficients.shape[1] == 0:
         for i in range(group.totals.size):
-            group.totals[i] += local[0]
+            add_to(group.totals, group.carries, i, local[0])
     elif np.any(local):
         add_local(group, ref, rule, cells.centers[c], local)
 

@@ -262,7 +262,10 @@ def _plain_sums_of_walks(asked: Walks, n_jobs: int | None, label: str | None) ->
 
 
 def _shifts(asked: Walks, n_jobs: int | None, label: str | None) -> list[np.ndarray]:
-    """Return what makes the largest term of every query 1, in the exponent (m,)."""
+    """Return what makes the largest term of every query 1, in the exponent (m,).
+
+    In the precision of the points, in which it is added to exponents.
+    """
     references = {id(walk.ref): walk.ref for queries, walk in asked if len(queries.rows)}
     log_weights = {key: np.log(ref.point_weights) for key, ref in references.items()}
     shifts = [np.empty(len(queries.rows)) for queries, _ in asked]
@@ -275,5 +278,7 @@ def _shifts(asked: Walks, n_jobs: int | None, label: str | None) -> list[np.ndar
     results = engine.run(task, parts, n_jobs=n_jobs, label=label)
     for (number, first, last), largest in zip(parts, results, strict=True):
         # Not finite: the sum is empty.
-        shifts[number][first:last] = np.where(np.isfinite(largest), -largest, 0)
+        dtype = asked[number][1].ref.tree.rows.dtype
+        shift = np.where(np.isfinite(largest), -largest, 0).astype(dtype)
+        shifts[number][first:last] = shift
     return shifts

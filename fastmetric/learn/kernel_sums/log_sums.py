@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +34,9 @@ METHODS = ("auto", "exact", "tree")
 
 _LARGEST = -np.log(np.finfo(float).tiny)
 _ROOT = np.array([0])
+# Binary orders of magnitude that the weights of one tree may span: the product of a weight and a
+# kernel relative to the largest term then neither underflows nor overflows.
+_WEIGHT_SPAN = {np.dtype(np.float64): 400, np.dtype(np.float32): 40}
 
 
 class LogSums(NamedTuple):
@@ -44,7 +50,10 @@ class LogSums(NamedTuple):
 class KernelSums:
     """The sums sum_j w_j k(|q - x_j|^2 / h^2) over fixed points x_j, for many queries q.
 
-    The Gaussian is exp(-|q - x_j|^2 / (2 h^2)).
+    The Gaussian is exp(-|q - x_j|^2 / (2 h^2)). Rows are summed in units of a power of two near the
+    bandwidth, weights in units of a power of two near the largest: both are exact, and every
+    intermediate number has a known size, whatever the scales of the data. Points whose weights
+    span more than `_WEIGHT_SPAN` are summed in several trees.
     """
 
     def __init__(
@@ -63,26 +72,44 @@ class KernelSums:
         """
         self.X, self.n_jobs, self.code = X, n_jobs, KERNELS[kernel].code
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+        parts = _parts_of_like_weights(weights, _WEIGHT_SPAN[X.dtype])
+        self._parts: list[KernelSums] = []
+        if len(parts) > 1:
+            how: dict[str, Any] = dict(
+                kernel=kernel, bandwidth=bandwidth, leaf_size=leaf_size, n_jobs=n_jobs
+            )
+            self._parts = [KernelSums(X, part, **how) for part in parts]
+            return
         self._kept = np.flatnonzero(weights > 0)
-        self._unit = float(weights.max())
+        self._unit = int(np.frexp(weights.max())[1]) - 1  # the binary logarithm of the unit
         self._tree = build_tree(X[self._kept], min(leaf_size, LONGEST), n_jobs)
-        self._weights = (weights[self._kept] / weights.max())[self._tree.order]
+        self._weights = np.ldexp(weights[self._kept], -self._unit)[self._tree.order]
+        self._log_total = float(np.log(self._weights.sum()))
         self.set_bandwidth(bandwidth)
 
     def set_bandwidth(self, bandwidth: float) -> None:
         """Change the bandwidth; the tree is kept."""
         self.bandwidth = float(bandwidth)
-        self._factor = (0.5 if self.code == GAUSSIAN else 1.0) / self.bandwidth**2
+        for part in self._parts:
+            part.set_bandwidth(bandwidth)
+        if self._parts:
+            return
+        mantissa, self._exponent = math.frexp(self.bandwidth)
+        self._h = mantissa  # in units of 2^exponent
+        width = Fraction(2 if self.code == GAUSSIAN else 1) * Fraction(mantissa) ** 2
+        self._factor = float(1 / width)  # rounded once
         d, tree = self.X.shape[1], self._tree
-        rows = np.pad(tree.rows, ((0, -len(tree.rows) % ALIGN), (0, 0)))
+        lower, upper = (self._scaled(box) for box in (tree.lower, tree.upper))
+        rows = np.zeros((len(tree.rows) + -len(tree.rows) % ALIGN, d), tree.rows.dtype)
+        self._scaled(tree.rows, out=rows[: len(tree.rows)])
         stages = [
             list(pairwise([*range(level.start, level.stop, NODES), level.stop]))
             for level in reversed(_levels(tree))
         ]
         self._reference = summarised(
-            tree._replace(rows=rows),
+            tree._replace(rows=rows, lower=lower, upper=upper),
             self._weights,
-            self.bandwidth,
+            self._h,
             stages,
             expanded=self.code == GAUSSIAN and highest_degree(d) > 1,
             n_jobs=self.n_jobs,
@@ -103,9 +130,15 @@ class KernelSums:
         The error of each sum is at most `rtol` times the exact sum plus `atol`, up to rounding.
         Without `bounds` the bounds are the estimate.
         """
+        if self._parts:
+            how: dict[str, Any] = dict(
+                rtol=rtol, atol=atol / len(self._parts), method=method, bounds=bounds
+            )
+            return _added([part.log_sums(query, label=label, **how) for part in self._parts])
         order, queries = self._queries(query)
         eps = float(np.finfo(self.X.dtype).eps)
-        rule = self._rule(rtol, min(atol / self._unit, 1e300))
+        with np.errstate(over="ignore"):
+            rule = self._rule(rtol, min(float(np.ldexp(atol, -self._unit)), 1e300))
         plain = Walk(self._reference, rule, _ROOT)
         problem = WalkProblem(queries, plain, lambda: self._walk(rule))
         walk = choose(problem, WAYS, method, self.n_jobs).walk
@@ -113,21 +146,37 @@ class KernelSums:
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
             # kernel: the bounds are those of distances that much larger and smaller.
-            slack = distance_slack(self.X.shape[1], eps)
+            slack = distance_slack(eps)
             for k, sign in enumerate((1, -1)):
                 moved = rule._replace(factor=rule.factor * (1 + sign * slack))
                 ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
         out = np.empty((3, len(order)))
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
-            n, d = self._tree.rows.shape
-            # Exponents are relative to the largest weight.
-            exponents = np.maximum(np.abs(out), np.abs(out - np.log(self._unit)))
-            size = np.where(np.isfinite(out), exponents, 0).max(axis=0) + d + np.log2(n + 1)
-            rounding = log_rounding(size, d, eps)
+            rounding = log_rounding(self.X.shape[1], self._sizes(out), eps)
             out[1] -= rounding
             out[2] += rounding
+            if has_tails(self.code):  # a sum below the range of its log is not 0
+                alone = len(self._kept) == 1 and query is None
+                lost = np.isneginf(out[2])
+                lost[self._kept if alone else []] = False
+                out[2, lost] = np.finfo(out.dtype).min
         return LogSums(*out)
+
+    def _sizes(self, logs: np.ndarray) -> np.ndarray:
+        """Return the sizes (m,) that the rounding of log sums (3, m) is relative to.
+
+        Of log S, of log S in units of the largest weight, and of log(W / S), W the total weight.
+        """
+        in_units = logs - self._unit * math.log(2)
+        with np.errstate(invalid="ignore"):
+            below_total = self._log_total - in_units
+            sizes = np.maximum(np.maximum(np.abs(logs), np.abs(in_units)), below_total)
+        return np.where(np.isfinite(logs), sizes, 0).max(axis=0)
+
+    def _scaled(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return rows (n, d) in the units of the sums."""
+        return np.ldexp(rows, -self._exponent, out=out)
 
     def mean_shift_steps(
         self, query: np.ndarray, *, rtol: float = 0.0, label: str | None = None
@@ -136,6 +185,7 @@ class KernelSums:
 
         The kernel is Gaussian. The sums are within `rtol`; the steps are gradients of these sums.
         """
+        assert not self._parts, "mean shift has no weights"
         order, queries = self._queries(query)
         rule = self._rule(rtol, 0.0)
         walk = Walk(self._reference, rule, _ROOT, keep=True)
@@ -155,7 +205,8 @@ class KernelSums:
             target[start : start + len(steps)] = steps
         together[found.underflowed] = alone
         logs, moves = np.empty(len(query)), np.empty(query.shape)
-        logs[order], moves[order] = found.logs()[0] + np.log(self._unit), together
+        logs[order] = found.logs()[0] + self._unit * math.log(2)
+        moves[order] = np.ldexp(together, self._exponent)
         return logs, moves
 
     def _rule(self, rtol: float, atol: float) -> Rule:
@@ -167,15 +218,17 @@ class KernelSums:
 
     def _walk(self, rule: Rule) -> Walk:
         """Return the walk by a rule, leaves in float32 if its tolerance is wide enough [SUM-8]."""
-        self._reference, rule = in_float32(self._reference, rule, self.bandwidth, self.n_jobs)
+        self._reference, rule = in_float32(self._reference, rule, self._h, self.n_jobs)
         return Walk(self._reference, rule, _ROOT)
 
     def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
         """Return the logs of the sums and of their bounds (m,), up to rounding."""
         [found] = walk_sums([(queries, walk)], self.n_jobs, label)
-        whole = found._replace(total=found.total * self._unit, error=found.error * self._unit)
+        whole = found._replace(
+            total=np.ldexp(found.total, self._unit), error=np.ldexp(found.error, self._unit)
+        )
         # The unit is multiplied before the log where possible: logs of opposite sign cancel.
-        apart, logs = found.logs() + np.log(self._unit), whole.logs()
+        apart, logs = found.logs() + self._unit * math.log(2), whole.logs()
         return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
 
     def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
@@ -183,9 +236,10 @@ class KernelSums:
         whole = len(self._kept) == len(self.X)
         points = self.X if query is None else query.astype(self.X.dtype, copy=False)
         if whole and (query is None or np.array_equal(points, self.X)):
-            tree = self._tree
+            tree, rows = self._tree, self._reference.tree.rows[: len(points)]
         else:
             tree = build_tree(points, SUMS_LEAF_SIZE, self.n_jobs)
+            rows = self._scaled(tree.rows, out=tree.rows)
         self_index = np.full(len(points), -1)
         if query is None:
             place = np.full(len(points), -1)
@@ -193,7 +247,30 @@ class KernelSums:
             self_index = place[tree.order]
         starts = group_starts(tree)
         stops = np.append(starts[1:], len(points))
-        return tree.order, Queries(tree.rows, self_index, starts, stops, np.zeros(len(starts)))
+        return tree.order, Queries(rows, self_index, starts, stops, np.zeros(len(starts)))
+
+
+def _parts_of_like_weights(weights: np.ndarray, span: int) -> list[np.ndarray]:
+    """Return weights (n,) that add up to `weights`, the positive ones within 2^span each."""
+    exponents = np.where(weights > 0, np.frexp(weights)[1], np.iinfo(np.int32).min)
+    parts, left = [], weights > 0
+    while left.any():
+        chosen = left & (exponents > exponents[left].max() - span)
+        parts.append(np.where(chosen, weights, 0.0))
+        left &= ~chosen
+    return parts
+
+
+def _added(parts: list[LogSums]) -> LogSums:
+    """Return the log sums of all parts together, with bounds that cover the addition's rounding."""
+    estimate, lower, upper = (reduce(np.logaddexp, logs) for logs in zip(*parts, strict=True))
+    with np.errstate(invalid="ignore"):
+        rounding = 4 * len(parts) * np.finfo(float).eps * np.maximum(1, np.abs(estimate))
+    rounding = np.where(np.isfinite(estimate), rounding, 0)
+    exact = all(np.array_equal(part.lower, part.upper) for part in parts)
+    return LogSums(
+        estimate, *((estimate, estimate) if exact else (lower - rounding, upper + rounding))
+    )
 
 
 def _levels(tree: Tree) -> list[range]:

@@ -169,12 +169,13 @@ class Objective:
                 strengths[at] = counts * p_other * np.exp(densities[at] - log_total)
                 U += found.background.gradient(found.chosen, strengths)
             gradient = self._gradient(U)
-        value, error_bound = found.value()
-        beta_slope = 0.0
-        if found.background is not None:
-            mixture = self.mixture.sharing(beta, len(self.classes.sizes))
-            beta_slope = _beta_slope(found.terms, counts, mixture.shares(self.classes.sizes)[0])
-        way = found.way
+            value, error_bound = found.value()
+            beta_slope = 0.0
+            if found.background is not None:
+                mixture = self.mixture.sharing(beta, len(self.classes.sizes))
+                shares = mixture.shares(self.classes.sizes)
+                beta_slope = _beta_slope(found.terms, counts, shares[0])
+            way = found.way
         return Evaluation(value, gradient, error_bound, way.name, way.pair_share, beta_slope)
 
     def value(

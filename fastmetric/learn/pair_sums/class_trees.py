@@ -218,7 +218,7 @@ class ClassTrees:
 
     def log_sums(self, label: str | None = None) -> ClassSums:
         """Return the log sums of the queries."""
-        n, m, d = self.problem.n, self.problem.m, len(self.cols)
+        m, d = self.problem.m, len(self.cols)
         both = np.full((2, 3, m), -np.inf)
         walks = [
             (some, k, walk)
@@ -231,8 +231,10 @@ class ClassTrees:
             both[k][:, some.rows] = one.logs()
         if self._rule.code != GAUSSIAN:
             return ClassSums(both[0, 0], both[1, 0])
-        size = np.where(np.isfinite(both), np.abs(both), 0).max(axis=1) + d + np.log2(n)
-        rounding = log_rounding(size, 0, float(np.finfo(self.cols.dtype).eps))
+        total = np.log(self.reference.nodes.weights[self.roots[:-1]].sum())
+        size = np.maximum(np.abs(both), total - both)
+        size = np.where(np.isfinite(both), size, 0).max(axis=1)
+        rounding = log_rounding(d, size, float(np.finfo(self.cols.dtype).eps))
         both[:, 1] -= rounding
         both[:, 2] += rounding
         return ClassSums(both[0, 0], both[1, 0], both[0, 1:], both[1, 1:])

@@ -1,0 +1,136 @@
+"""The certificate at scales, weights and numbers of points that break a careless one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastmetric import kernel_sums
+from fastmetric.learn.kernel_sums.kernel_table import NAMES as KERNELS
+from fastmetric.learn.kernel_sums.log_sums import _parts_of_like_weights
+from tests.learn.test_kernel_sums import Case, check, truth
+from tests.twins.density import WIDE
+
+METHODS = ["exact", "tree"]
+
+
+def promise(logs, d, n_weights, dtype):
+    """Return 8 eps (d + |log S|) for weights whose total in units of the largest is `n_weights`."""
+    size = np.maximum(np.abs(logs), np.abs(np.log(n_weights) - logs)).astype(float)
+    return 8 * np.finfo(dtype).eps * (d + size)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("scale", "ratio"),
+    [(1e-66, 1e200), (1e-17, 1e290), (1e-100, 1e130), (1e-150, 1e30), (1e-140, 1.0), (1e150, 1e99)],
+)
+def test_bounds_hold_where_weighted_squares_underflow(kernel, method, scale, ratio):
+    X = np.r_[np.linspace(0, 10, 400), 1e6][:, None] * (scale if scale < 1e100 else scale * 1e-6)
+    h = scale if scale < 1e100 else scale * 1e-6
+    weights = np.r_[np.ones(400), ratio]
+    check(Case(X, weights, np.array([[0.0], [5 * h]]), kernel, h, 0.0, 0.0, method))
+    check(Case(X, weights, None, kernel, h, 1e-3, 0.0, method))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_weights_of_any_ratio_are_summed(method, dtype):
+    """From the least number to nearly the largest."""
+    X = np.arange(9.0)[:, None].astype(dtype) * 10
+    weights = np.array([5e-324, 1e-310, 1e-200, 1e-100, 1.0, 1e100, 1e200, 1e300, 1.7e308])
+    query = np.r_[X + dtype(1), X - dtype(40)]
+    _, lower, upper = kernel_sums(X, query, weights=weights, method=method, return_bounds=True)
+    exact = truth(Case(X, weights, query, "gaussian", 1.0, 0, 0, ""))
+    assert np.all((lower <= exact) & (exact <= upper))
+    assert np.all(upper - lower <= 1e-3 * (1 + np.abs(exact)))
+
+
+@given(st.lists(st.integers(-1074, 1023), min_size=1, max_size=20), st.integers(1, 500))
+def test_parts_of_like_weights_add_up_and_are_alike(exponents, span):
+    weights = np.append(np.ldexp(1.0, exponents), 0.0)
+    parts = _parts_of_like_weights(weights, span)
+    assert np.array_equal(np.sum(parts, axis=0), weights)
+    assert np.count_nonzero(parts) == np.count_nonzero(weights)
+    for part in parts:
+        logs = np.log2(part[part > 0])
+        assert np.ptp(logs) < span
+
+
+def test_many_tiny_weights_are_not_lost_to_one_large_one():
+    n = 300_000
+    weights = np.full(n, 1.02 * 2**-53 / 576)
+    weights[0] = 1
+    X = np.linspace(0, 0.5, n)[:, None]
+    _, lower, upper = kernel_sums(
+        X,
+        [[0.25]],
+        kernel="tophat",
+        bandwidth=10.0,
+        weights=weights,
+        method="exact",
+        return_bounds=True,
+    )
+    exact = np.log1p((n - 1) * WIDE(weights[1]))
+    assert lower <= exact <= upper
+    assert upper - lower <= 16 * np.finfo(float).eps
+
+
+def _check_equal_points(n, dtype, method, place, spread):
+    """Assert the certificate and the promise for points in or near one place."""
+    X = np.full((n, 1), place, dtype)
+    X += (spread * np.random.default_rng(0).random((n, 1))).astype(dtype)
+    got, lower, upper = kernel_sums(X, np.zeros((1, 1), dtype), method=method, return_bounds=True)
+    exact = np.log(np.exp(-(X[:, 0].astype(WIDE) ** 2) / 2).sum())
+    allowed = promise(exact, 1, n, dtype)
+    assert lower <= exact <= upper
+    assert np.abs(got - exact) <= allowed
+    assert upper - lower <= 2 * allowed
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("place", [0.3, 0.7, 2.9])
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_rounding_does_not_grow_with_the_number_of_points(dtype, method, place, spread):
+    _check_equal_points(300_000, dtype, method, place, spread)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("place", [0.3, 0.7, 2.9])
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_rounding_of_ten_million_points(dtype, method, place, spread):
+    _check_equal_points(10_000_000, dtype, method, place, spread)
+
+
+@settings(max_examples=150)
+@given(
+    st.integers(1, 60),
+    st.integers(1, 700),
+    st.floats(-1.5, 2.0),
+    st.sampled_from(["gaussian", "exponential"]),
+    st.sampled_from([np.float64, np.float32]),
+    st.sampled_from(METHODS),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_exact_intervals_are_no_wider_than_twice_the_promise(
+    d, n, log_h, kernel, dtype, method, leave_one_out, seed
+):
+    X = np.random.default_rng(seed).standard_normal((n, d)).astype(dtype)
+    query = None if leave_one_out else X[:50] + dtype(0.25)
+    h = float(dtype(10.0**log_h))
+    got, lower, upper = kernel_sums(
+        X, query, kernel=kernel, bandwidth=h, method=method, return_bounds=True
+    )
+    exact = truth(Case(X, None, query, kernel, h, 0, 0, ""))
+    there = np.isfinite(exact)
+    assert np.all((lower <= exact) & (exact <= upper))
+    allowed = promise(exact[there], d, n, dtype)
+    assert np.all(np.abs(got[there] - exact[there]) <= allowed)
+    assert np.all(upper[there] - lower[there] <= 2 * allowed)
