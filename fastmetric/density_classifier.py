@@ -73,9 +73,12 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         with _validate.unchanged_on_error(self):
-            if not hasattr(self.estimator, "score_samples"):
+            methods = ("fit", "score_samples", "get_params")
+            lacking = [name for name in methods if not hasattr(self.estimator, name)]
+            if lacking or isinstance(self.estimator, type):
+                what = f"has no {lacking[0]}" if lacking else "is a class"
                 raise TypeError(
-                    f"estimator={self.estimator!r} has no score_samples. Give a density "
+                    f"estimator={_validate.shown(self.estimator)} {what}. Give a density "
                     "estimator, such as KernelDensity()."
                 )
             X, classes, y = _validate.training_data(self, X, y)

@@ -110,6 +110,10 @@ class KDTree:
         ind : ndarray of shape (n_queries, k)
             The neighbours' row numbers in the data.
         """
+        flags = (return_distance, dualtree, breadth_first, sort_results)
+        names = ("return_distance", "dualtree", "breadth_first", "sort_results")
+        for name, value in zip(names, flags, strict=True):
+            _validate.flag(name, value)
         X = self._queries(X)
         k = _validate.integer("k", k, 1, len(self.tree_.rows))
         dist, ind = nearest_points(self._search, X, k, self.n_jobs)
@@ -224,14 +228,21 @@ def _points(X: Any, dtype: Any) -> np.ndarray:
 
 def _radii(r: Any, X: np.ndarray) -> np.ndarray:
     """Return the radii (m,) of the queries X (m, d), in their precision."""
-    given = np.asarray(r)
+    wanted = f"a number of at least 0 or one for each of the {len(X)} queries"
+    number = _validate.real(r)
+    if number is None:
+        _validate.refuse_unusable("r", r, wanted)
+    try:
+        given = np.asarray(r if number is None else number)
+    except ValueError as error:  # nested lists of different lengths
+        raise ValueError(f"r should be {wanted}; got {_validate.shown(r)}.") from error
     if given.dtype.kind not in "fiu" or given.shape not in ((), (1,), (len(X),)):
         raise ValueError(
-            f"r should be a number or one number for each of the {len(X)} queries; got "
-            f"{given.dtype} of shape {given.shape}."
+            f"r should be {wanted}; got {_validate.shown(r)}, {given.dtype} of shape {given.shape}."
         )
     if not np.all(given >= 0):  # NaN among them
-        raise ValueError(f"r should not be negative or NaN; got {given[~(given >= 0)][0]}.")
+        first = r if number is not None else given[~(given >= 0)][0]
+        raise ValueError(f"r should not be negative or NaN; got {_validate.shown(first)}.")
     with np.errstate(over="ignore"):  # all points are in an infinite ball
         return np.broadcast_to(given.astype(X.dtype), len(X))
 
@@ -252,7 +263,10 @@ def _sq_radii(r: np.ndarray) -> np.ndarray:
 
 
 def _check_options(return_distance: bool, count_only: bool, sort_results: bool) -> None:
-    """Raise if the results asked for exclude each other."""
+    """Raise if the options of a radius search are no flags, or exclude each other."""
+    _validate.flag("return_distance", return_distance)
+    _validate.flag("count_only", count_only)
+    _validate.flag("sort_results", sort_results)
     if count_only and return_distance:
         raise ValueError("count_only and return_distance exclude each other; choose one of them.")
     if sort_results and not return_distance:

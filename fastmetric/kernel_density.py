@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
@@ -82,13 +81,15 @@ def kernel_sums(
     array([-0.587787, -0.587787,      -inf])
     """
     _validate.choice("kernel", kernel, kernel_table.NAMES)
-    _check_accuracy(rtol, atol, method)
+    rtol, atol = _checked_accuracy(rtol, atol, method)
     n_jobs = _validate.jobs(n_jobs)
+    _validate.flag("return_bounds", return_bounds)
     X = _validate.float_array(X, "X")
     weights = None if weights is None else _validate.sample_weights("weights", weights, X)
-    metric = metric_of(bandwidth, X, n_jobs)
     if query is not None:
         query = _validate.in_precision_of(_validate.float_array(query, "query"), X)
+    metric = metric_of(_validate.bandwidth(bandwidth, X), X, n_jobs)
+    if query is not None:
         query = _validate.squarable(metric.points(query, n_jobs), "query")
     points = _validate.squarable(metric.points(X, n_jobs), "X")
     sums = KernelSums(points, weights, kernel=kernel, bandwidth=metric.h, n_jobs=n_jobs)
@@ -231,17 +232,17 @@ class KernelDensity(DensityMixin, BaseEstimator):
             -inf where no kernel reaches. float32 if `X` is, else float64.
         """
         check_is_fitted(self)
-        _check_accuracy(self.rtol, self.atol, self.method)
+        rtol, atol = _checked_accuracy(self.rtol, self.atol, self.method)
         X = _validate.query_data(self, X)
         metric, sums = self._sums = getattr(self, "_sums", None) or self._prepare()
         log_total = math.log(len(self._X) if self._weights is None else self._weights.sum())
         log_volume = log_total + KERNELS[self._kernel].log_volume(X.shape[1]) + metric.log_scale
         # 709: the largest exponent, for volumes beyond float64.
-        atol = math.exp(min(math.log(self.atol) + log_volume, 709)) if self.atol else 0.0
+        atol = math.exp(min(math.log(atol) + log_volume, 709)) if atol else 0.0
         query = metric.points(_validate.in_precision_of(X, self._X), self.n_jobs)
         log_sums = sums.log_sums(
             _validate.squarable(query, "X"),
-            rtol=self.rtol,
+            rtol=rtol,
             atol=atol,
             method=self.method,
             bounds=False,
@@ -284,7 +285,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
         """
         check_is_fitted(self)
         n_samples = _validate.integer("n_samples", n_samples, 1)
-        rng = check_random_state(random_state)
+        rng = _validate.random_state(random_state)
         rows = kernel_table.draw_rows(len(self._X), self._weights, rng.random_sample(n_samples))
         steps = kernel_table.draw(KERNELS[self._kernel], n_samples, self._X.shape[1], rng)
         if np.ndim(self.bandwidth_) < 2:
@@ -301,24 +302,30 @@ class KernelDensity(DensityMixin, BaseEstimator):
         """Raise on a parameter out of range; the bandwidth is looked at beside the data."""
         _validate.choice("algorithm", self.algorithm, ("auto", "kd_tree", "ball_tree"))
         _validate.choice("kernel", self.kernel, kernel_table.NAMES)
-        if self.metric not in _METRICS or self.metric_params:
+        if not (isinstance(self.metric, str) and self.metric in _METRICS):
             raise ValueError(
-                f"metric={self.metric!r} with metric_params={self.metric_params!r} is not known; "
-                "distances are Euclidean. For a Mahalanobis metric give a matrix as bandwidth."
+                f"metric={_validate.shown(self.metric)} is not known; distances are Euclidean. For "
+                "a Mahalanobis metric give a matrix as bandwidth."
             )
-        _check_accuracy(self.rtol, self.atol, self.method)
-        if not isinstance(self.breadth_first, bool | np.bool_):
-            raise ValueError(f"breadth_first should be a bool; got {self.breadth_first!r}.")
+        if self.metric_params is not None and not (
+            isinstance(self.metric_params, dict) and len(self.metric_params) == 0
+        ):
+            raise ValueError(
+                f"metric_params={_validate.shown(self.metric_params)} should be None or {{}}; "
+                "Euclidean distances have no parameters. For a Mahalanobis metric give a matrix "
+                "as bandwidth."
+            )
+        _checked_accuracy(self.rtol, self.atol, self.method)
+        _validate.flag("breadth_first", self.breadth_first)
         _validate.integer("leaf_size", self.leaf_size, 1)
+        _validate.verbosity(self.verbose)
         _validate.jobs(self.n_jobs)
 
     def _choose_bandwidth(self) -> float | np.ndarray:
         """Return the bandwidth: a copy of what was given, or the number of a rule."""
         n, d = self._X.shape
         if not isinstance(self.bandwidth, str):
-            metric = metric_of(self.bandwidth, self._X, self.n_jobs)
-            given_number = np.ndim(self.bandwidth) == 0
-            return metric.h if given_number else np.array(self.bandwidth, dtype=np.float64)
+            return _validate.bandwidth(self.bandwidth, self._X)
         _validate.choice("bandwidth", self.bandwidth, _RULES)
         if self.bandwidth == "loo":
             sums = self._kernel_sums(self._X, 1.0)
@@ -329,7 +336,9 @@ class KernelDensity(DensityMixin, BaseEstimator):
         """Return the log sums (n,) at the training rows, each left out of its own."""
         label = "bandwidth" if self.verbose else None
         sums.set_bandwidth(h)
-        return sums.log_sums(rtol=self.rtol, method=self.method, bounds=False, label=label).estimate
+        return sums.log_sums(
+            rtol=float(self.rtol), method=self.method, bounds=False, label=label
+        ).estimate
 
     def _kernel_sums(self, points: np.ndarray, h: float) -> KernelSums:
         """Return the sums over `points`, with the weights and the kernel of the fit."""
@@ -338,7 +347,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
             self._weights,
             kernel=self._kernel,
             bandwidth=h,
-            leaf_size=max(self.leaf_size, SUMS_LEAF_SIZE),
+            leaf_size=max(int(self.leaf_size), SUMS_LEAF_SIZE),
             n_jobs=self.n_jobs,
         )
 
@@ -358,7 +367,7 @@ def _narrowed(logs: np.ndarray, towards: float | None, dtype: np.dtype) -> np.nd
     return np.where(wrong, np.nextafter(narrow, dtype.type(towards)), narrow)
 
 
-def _check_accuracy(rtol: Any, atol: Any, method: Any) -> None:
-    """Raise on a tolerance out of range, or an unknown method."""
-    _validate.tolerances(rtol, atol)
+def _checked_accuracy(rtol: Any, atol: Any, method: Any) -> tuple[float, float]:
+    """Return rtol and atol; raise on one out of range, or on an unknown method."""
     _validate.choice("method", method, METHODS)
+    return _validate.tolerances(rtol, atol)

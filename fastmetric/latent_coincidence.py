@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
@@ -98,8 +97,8 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         The sum over all pairs learnt from; after `fit`, over those active when the map was found;
         after `partial_fit_pairs`, over those of the call, each before the step that used it.
     length_scales_ : ndarray of shape (n_samples,)
-        kappa of each row, in units of their median; NaN for rows that never had impostors. After
-        `fit` only.
+        kappa of each row, in units of their median; NaN for rows that never had impostors: these
+        are in no pair as the first row, and their kappa is not determined. After `fit` only.
     history_ : dict of ndarray
         One entry for the start and for each iteration (in `fit`, for each search):
         "log_likelihood", "noise_variance", "seconds"; in `fit` also "pairs" and "active" (rows),
@@ -200,7 +199,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             _validate.squarable(X, "X", len(X) ** 2)
             given = self._given(X.shape[1])
             ways = coincidence_fit.schedules(self._settings(), self.n_passes, len(X))
-            rng = check_random_state(self.random_state)
+            rng = _validate.random_state(self.random_state)
             state, outcome = coincidence_fit.fit(
                 as_rows(X, self.n_jobs), y, ways, given, rng, self._print, self._print_errors
             )
@@ -276,7 +275,7 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             steps = PairSteps.resumed(self._pair_steps) if going_on else PairSteps(W, noise)
             recorder: Recorder[Model] = Recorder(self._print)
             earlier = self.history_ if going_on else {}
-            order = check_random_state(self.random_state).permutation(len(coincide))
+            order = _validate.random_state(self.random_state).permutation(len(coincide))
             log_likelihood = steps.learn(rows, firsts[order], seconds[order], coincide[order])
             model = Model(steps.W, steps.noise, log_likelihood)
             solvers.keep(recorder, model, pairs=len(coincide))
@@ -312,17 +311,19 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         _validate.choice("solver", self.solver, tuple(solvers.SOLVERS))
         _validate.integer("n_neighbors", self.n_neighbors, 1)
         _validate.integer("refresh", self.refresh, 1)
-        if self.n_passes != "auto":
-            _validate.integer("n_passes", self.n_passes, 1)
+        _validate.integer_or_auto("n_passes", self.n_passes, 1)
         _validate.integer("max_iter", self.max_iter, 1)
         _validate.number("tol", self.tol)
         _validate.flag("early_stopping", self.early_stopping)
         _validate.share("validation_fraction", self.validation_fraction)
+        _validate.verbosity(self.verbose)
+        _validate.random_state(self.random_state)
         _validate.jobs(self.n_jobs)
 
     def _settings(self) -> Settings:
         """Return the settings of the rounds."""
-        return Settings(self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol)
+        given = self.n_neighbors, self.solver, self.refresh, self.max_iter, self.tol
+        return Settings(*map(_validate.plain, given))
 
     def _given(self, n_features: int) -> coincidence_fit.Given:
         """Return the other parameters of a fit, checked against the number of features."""

@@ -109,13 +109,14 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         """
         with _validate.unchanged_on_error(self), engine.one_thread_blas():
             _validate.choice("solver", self.solver, tuple(SOLVERS))
-            _validate.integer("max_iter", self.max_iter, 1)
-            _validate.number("tol", self.tol)
+            max_iter = _validate.integer("max_iter", self.max_iter, 1)
+            tol = _validate.number("tol", self.tol)
+            _validate.verbosity(self.verbose)
             _validate.jobs(self.n_jobs)
             X, self.classes_, y = _validate.training_data(self, X, y)
             _validate.squarable(X, "X")
             p = _validate.integer("n_components", self.n_components, 1, X.shape[1])
-            settings = class_means.Settings(self.solver, self.max_iter, self.tol)
+            settings = class_means.Settings(self.solver, max_iter, tol)
             models, rows = [], as_rows(X, self.n_jobs)
             for fitted in class_means.fit_classes(rows, y, p, settings):
                 models.append(fitted)

@@ -12,7 +12,6 @@ from sklearn.base import (
     DensityMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -220,14 +219,14 @@ class LocalComponentAnalysis(
             self._check_parameters()
             X = _validate.unlabelled_data(self, X, least_rows=2)
             self._check_parameters(*X.shape)
-            rng = check_random_state(self.random_state)
+            rng = _validate.random_state(self.random_state)
             rows = as_rows(X, self.n_jobs)
             fitted = local_fit.fit(rows, self._settings(len(X)), rng, self._print)
             problem, model, outcome = fitted.problem, fitted.model, fitted.outcome
             self._set_model(model, problem.mean, problem.rows(model), fitted.roots)
             self._set_run(problem, outcome, fitted.log_likelihood)
             local = model.covariance - problem.penalty.local * np.eye(X.shape[1])
-            size = self.n_neighbors or _NEIGHBOURS
+            size = int(self.n_neighbors or _NEIGHBOURS)
             seen, _ = streaming_rows.first_seen(rows, size, rng, (problem.mean, problem.cov))
             self._seen = tuple(seen._replace(local=local))
         self._report(outcome)
@@ -259,10 +258,10 @@ class LocalComponentAnalysis(
             first = not hasattr(self, "components_")
             X = _validate.unlabelled_data(self, X, least_rows=2 if first else 1, first=first)
             self._check_parameters(None, X.shape[1])
-            size = self.n_neighbors or _NEIGHBOURS
+            size = int(self.n_neighbors or _NEIGHBOURS)
             if first:
                 rows = as_rows(X, self.n_jobs)
-                rng = check_random_state(self.random_state)
+                rng = _validate.random_state(self.random_state)
                 moments = mean_and_covariance(rows)
                 seen, places = streaming_rows.first_seen(rows, size, rng, moments)
             else:
@@ -273,7 +272,7 @@ class LocalComponentAnalysis(
             problem = Problem(
                 rows, self._shape, self._given_penalty(), moments=(seen.mean, seen.cov)
             )
-            batches = Batches(self.batch_size or _ONLINE_BATCH, size, self.discount)
+            batches = Batches(int(self.batch_size or _ONLINE_BATCH), size, float(self.discount))
             # The first kernel is as wide as the data: no direction is any more Gaussian than local.
             start = problem.start() if first else problem.model(seen.local)
             model, local, value = streaming_rows.learnt(problem, start, seen, places, batches)
@@ -353,8 +352,9 @@ class LocalComponentAnalysis(
         """
         check_is_fitted(self)
         n_samples = _validate.integer("n_samples", n_samples, 1)
+        rng = _validate.random_state(random_state)
         density = LocalDensity(self._fitted_model(), self.mean_, self._rows)
-        drawn = local_fit.draw(density, self._roots, n_samples, check_random_state(random_state))
+        drawn = local_fit.draw(density, self._roots, n_samples, rng)
         return drawn.astype(self._rows.dtype, copy=False)
 
     def _check_parameters(self, n: int | None = None, D: int | None = None) -> None:
@@ -370,7 +370,9 @@ class LocalComponentAnalysis(
         if self.covariance == "low_rank":
             _validate.integer("rank", self.rank, 1, None if D is None else max(D - 1, 1))
         elif self.rank is not None:
-            raise ValueError(f"rank={self.rank!r} goes with covariance='low_rank' only.")
+            raise ValueError(
+                f"rank={_validate.shown(self.rank)} goes with covariance='low_rank' only."
+            )
         if not isinstance(self.nu, str):
             self._given_penalty()
         else:
@@ -389,6 +391,8 @@ class LocalComponentAnalysis(
         _validate.share("validation_fraction", self.validation_fraction)
         _validate.integer("max_iter", self.max_iter, 1)
         _validate.number("tol", self.tol)
+        _validate.verbosity(self.verbose)
+        _validate.random_state(self.random_state)
         _validate.jobs(self.n_jobs)
         size = 8.0 * (n or 0) * (D or 0) ** 2
         if self.covariance == "local" and size > _MOST_BYTES:
@@ -400,16 +404,23 @@ class LocalComponentAnalysis(
 
     def _given_penalty(self) -> Penalty:
         """Return nu, a number or a pair, as two numbers."""
-        pair = self.nu if isinstance(self.nu, tuple | list) else (self.nu, self.nu)
-        if len(pair) != 2:
-            raise ValueError(f"nu should be a number, a pair of them or 'auto'; got {self.nu!r}.")
-        return Penalty(*(_validate.number("nu", value) for value in pair))
+        several = isinstance(self.nu, tuple | list) or (
+            isinstance(self.nu, np.ndarray) and self.nu.ndim == 1
+        )
+        values = self.nu if several else (self.nu, self.nu)
+        pair = [x for x in map(_validate.real, values) if x is not None and 0 <= x < np.inf]
+        if not len(pair) == len(values) == 2:
+            raise ValueError(
+                "nu should be a finite number, at least 0, a pair of them or 'auto'; got "
+                f"{_validate.shown(self.nu)}."
+            )
+        return Penalty(*pair)
 
     @property
     def _shape(self) -> Shape:
         """Return what the model may be like; the start of "local" is full."""
         form = "full" if self.covariance == "local" else self.covariance
-        return Shape(form, self.rank or 0, bool(self.gaussian))
+        return Shape(form, int(self.rank or 0), bool(self.gaussian))
 
     @property
     def _label(self) -> str | None:
@@ -421,13 +432,14 @@ class LocalComponentAnalysis(
         if self.batch_size is None and self.n_neighbors is None:
             return None
         size, neighbours = (
-            n if given is None else min(given, n) for given in (self.batch_size, self.n_neighbors)
+            n if given is None else min(int(given), n)
+            for given in (self.batch_size, self.n_neighbors)
         )
-        return Batches(size, neighbours, self.discount)
+        return Batches(size, neighbours, float(self.discount))
 
     def _settings(self, n: int) -> local_fit.Settings:
         """Return the parameters as a fit of n rows takes them."""
-        return local_fit.Settings(
+        settings = local_fit.Settings(
             self._shape,
             None if isinstance(self.nu, str) else self._given_penalty(),
             self._batches(n),
@@ -439,6 +451,7 @@ class LocalComponentAnalysis(
             tol=self.tol,
             label=self._label,
         )
+        return local_fit.Settings(*map(_validate.plain, settings))
 
     def _set_model(
         self,

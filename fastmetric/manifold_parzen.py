@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
@@ -130,7 +130,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
             # A copy: the estimator must not change with the caller's array.
             X = _validate.unlabelled_data(self, X, copy=True, least_rows=2)
             _validate.squarable(X, "X")
-            q = _validate.integer("n_components", self.n_components, 0)
+            q = int(self.n_components)
             _check_components(q, self.n_neighbors, X.shape[1])
             _check_storage(min(q, len(X) - 1), X)
             label = "neighbourhoods" if self.verbose else None
@@ -208,12 +208,14 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         (3, 3)
         """
         check_is_fitted(self)
-        counts = [self._n_components] if n_components is None else _listed(n_components)
-        noises = [self._noise_variance] if noise_variance is None else _listed(noise_variance)
+        counts, noises = [self._n_components], [self._noise_variance]
+        if n_components is not None:
+            counts = _listed("n_components", n_components)
+        if noise_variance is not None:
+            noises = _listed("noise_variance", noise_variance)
         for count in counts:
             _validate.integer("n_components", count, 0, self._n_components)
-        for noise in noises:
-            _validate.positive("noise_variance", noise)
+        noises = [_validate.positive("noise_variance", noise) for noise in noises]
         return self._log_densities(X, counts, noises)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -233,7 +235,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         """
         check_is_fitted(self)
         n_samples = _validate.integer("n_samples", n_samples, 1)
-        rng = check_random_state(random_state)
+        rng = _validate.random_state(random_state)
         rows = kernel_table.draw_rows(len(self._X), None, rng.random_sample(n_samples))
         steps = np.sqrt(self._noise_variance) * rng.standard_normal((n_samples, self._X.shape[1]))
         along = rng.standard_normal((n_samples, self.variances_.shape[1]))
@@ -244,7 +246,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
 
     def _log_densities(self, X: Any, counts: list[Any], noises: list[Any]) -> np.ndarray:
         """Return the log densities (Q, S, m) at the rows of X, in its precision."""
-        _validate.tolerances(self.rtol, 0.0)
+        rtol, _ = _validate.tolerances(self.rtol, 0.0)
         X = _validate.query_data(self, X)
         query = _validate.squarable(_validate.in_precision_of(X, self._X), "X")
         found = LocalGaussians(
@@ -256,22 +258,24 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         grid = ShapeGrid(distinct.astype(np.intp), np.array(noises, np.float64))
         label = "density" if self.verbose else None
         with engine.one_thread_blas():
-            logs = log_densities(found, query, grid, self.rtol, self.n_jobs, label)
+            logs = log_densities(found, query, grid, rtol, self.n_jobs, label)
         return logs[where].astype(X.dtype, copy=False)
 
     def _check_parameters(self) -> Neighbourhood:
         """Return the neighbourhood; raise on a parameter out of range, whatever the data."""
+        _validate.integer("n_components", self.n_components, 0)
         n_neighbors = _validate.integer("n_neighbors", self.n_neighbors, 1)
         _validate.positive("noise_variance", self.noise_variance)
         soft = _validate.choice("neighborhood", self.neighborhood, _NEIGHBORHOODS) == "soft"
         _validate.tolerances(self.rtol, 0.0)
+        _validate.verbosity(self.verbose)
         _validate.jobs(self.n_jobs)
         if self.bandwidth is None:
             return Neighbourhood(n_neighbors, soft)
         if not soft:
             raise ValueError(
-                f"bandwidth={self.bandwidth!r} is for neighborhood='soft'; got "
-                f"{self.neighborhood!r}."
+                f"bandwidth={_validate.shown(self.bandwidth)} is for neighborhood='soft'; got "
+                f"{self.neighborhood!r}. Leave bandwidth None."
             )
         return Neighbourhood(n_neighbors, soft, _validate.positive("bandwidth", self.bandwidth))
 
@@ -281,7 +285,8 @@ def _check_components(q: int, n_neighbors: int, n_features: int) -> None:
     if q > min(n_neighbors, n_features):
         raise ValueError(
             f"n_components={q} is too many: n_neighbors={n_neighbors} rows with "
-            f"n_features={n_features} have at most {min(n_neighbors, n_features)} directions."
+            f"n_features={n_features} have at most {min(n_neighbors, n_features)} directions. "
+            "Give fewer components, or more neighbours."
         )
 
 
@@ -311,9 +316,17 @@ def _available_memory() -> int | None:
         return None
 
 
-def _listed(values: Any) -> list[Any]:
+def _listed(name: str, values: Any) -> list[Any]:
     """Return an array-like (L,) or one value as a list, L >= 1."""
-    listed = np.ravel(np.asarray(values, dtype=object)).tolist()
-    if np.ndim(values) > 1 or not listed:
-        raise ValueError(f"A grid is a list of values for each parameter; got {values!r}.")
-    return listed
+    if isinstance(values, np.ndarray):
+        values = np.atleast_1d(values)
+    elif isinstance(values, str | bytes) or not (
+        isinstance(values, Sequence) or hasattr(values, "to_numpy")
+    ):
+        return [values]
+    if not len(values):
+        raise ValueError(
+            f"{name} should be a list of values, at least one, or None for that of the fit; got "
+            f"{_validate.shown(values)}."
+        )
+    return list(values)

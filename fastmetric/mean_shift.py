@@ -149,9 +149,10 @@ class MeanShift(ClusterMixin, BaseEstimator):
             self._check_parameters()
             # A copy: the estimator must not change with the caller's array.
             X = self._X = _validate.unlabelled_data(self, X, copy=True)
+            seeds = self._checked_seeds()
             self.bandwidth_ = self._choose_bandwidth(X)
             metric, sums = self._sums = self._prepare()
-            starts = self._starts(metric, sums)
+            starts = self._starts(seeds, metric, sums)
             self._by_climbing = starts is None
             modes = find_modes(sums, sums.X if starts is None else starts, self._how())
             self._take(modes, metric, sums)
@@ -197,14 +198,14 @@ class MeanShift(ClusterMixin, BaseEstimator):
         _validate.integer("max_iter", self.max_iter, 1)
         _validate.tolerances(self.rtol, 0.0)
         _validate.number("tol", self.tol)
+        _validate.verbosity(self.verbose)
         _validate.jobs(self.n_jobs)
 
     def _choose_bandwidth(self, X: np.ndarray) -> float | np.ndarray:
         """Return a copy of the bandwidth that was given, or that of the rule."""
         if self.bandwidth is None:
             return gradient_bandwidth(X, self.n_jobs)
-        metric = metric_of(self.bandwidth, X, self.n_jobs)
-        return metric.h if np.ndim(self.bandwidth) == 0 else np.array(self.bandwidth, np.float64)
+        return _validate.bandwidth(self.bandwidth, X)
 
     def _prepare(self) -> tuple[Metric, KernelSums]:
         """Return the metric of the bandwidth, and the sums over the rows in it."""
@@ -212,12 +213,18 @@ class MeanShift(ClusterMixin, BaseEstimator):
         points = _validate.squarable(metric.points(self._X, self.n_jobs), "X")
         return metric, KernelSums(points, bandwidth=metric.h, n_jobs=self.n_jobs)
 
-    def _starts(self, metric: Metric, sums: KernelSums) -> np.ndarray | None:
+    def _checked_seeds(self) -> np.ndarray | None:
+        """Return the seeds (m, d) in the precision of the rows, or None."""
+        if self.seeds is None:
+            return None
+        seeds = _validate.float_array(self.seeds, "seeds")
+        return _validate.in_precision_of(seeds, self._X, "seeds")
+
+    def _starts(
+        self, seeds: np.ndarray | None, metric: Metric, sums: KernelSums
+    ) -> np.ndarray | None:
         """Return the starts (m, d), in the metric; None: the rows."""
-        if self.seeds is not None:
-            seeds = _validate.in_precision_of(
-                _validate.float_array(self.seeds, "seeds"), self._X, "seeds"
-            )
+        if seeds is not None:
             return _validate.squarable(metric.points(seeds, self.n_jobs), "seeds")
         if not self.bin_seeding:
             return None

@@ -12,7 +12,6 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
@@ -236,7 +235,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             self._check_parameters()
             X, classes, y = _validate.training_data(self, X, y)
             mixture = self._mixture(len(classes))
-            rng = check_random_state(self.random_state)
+            rng = _validate.random_state(self.random_state)
             settings = self._settings(len(X), self._check_init(X.shape[1], self.annealing))
             rows = as_rows(X, self.n_jobs)
             fitted = nca_fit.fit(rows, y, mixture, settings, rng, self._begin, self._on_iterate)
@@ -289,15 +288,17 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             problem = nca_fit.make_objective(as_rows(X, self.n_jobs), y, mixture, settings)
             if first:
                 d, init = starts.resolved_start(settings, X.shape[1], len(X), len(present))
-                rng = check_random_state(self.random_state)
+                rng = _validate.random_state(self.random_state)
                 # Not widened as for a fit in batches: few steps may not enlarge it again.
                 A = starts.starting_map(init, d, problem, settings, rng, in_batches=False)
                 self._learnt_share = None
             else:
                 A = _validate.components_so_far(self)
-            size = training.choose_batch_size(self.batch_size, "stochastic", len(X))
+            size = training.choose_batch_size(settings.batch_size, "stochastic", len(X))
             state = None if first else self._step_rule
-            outcome, self._step_rule = streaming.learn(problem, A, seen, size, self.alpha, state)
+            outcome, self._step_rule = streaming.learn(
+                problem, A, seen, size, settings.alpha, state
+            )
             self._set_map(outcome.last.model, outcome, X.dtype)
             self.error_bound_ = 1.0
             self._remember(X, y, classes, mixture, online=True)
@@ -376,11 +377,12 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         _validate.flag("annealing", self.annealing)
         _validate.flag("early_stopping", self.early_stopping)
         _validate.background(self.background)
-        if self.batch_size != "auto":
-            _validate.integer("batch_size", self.batch_size, 2)
+        _validate.flag("warm_start", self.warm_start)
+        _validate.integer_or_auto("batch_size", self.batch_size, 2)
+        _validate.verbosity(self.verbose)
         _validate.jobs(self.n_jobs)
-        if self.callback is not None and not callable(self.callback):
-            raise ValueError(f"callback should be callable or None; got {self.callback!r}.")
+        _validate.callback(self.callback)
+        _validate.random_state(self.random_state)
 
     def _mixture(self, n_classes: int) -> Mixture:
         """Return how the densities of so many classes are made up."""
@@ -395,7 +397,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         subsample = self.subsample
         if subsample is not None:
             subsample = _validate.sample_size("subsample", subsample, n)
-        return training.Settings(
+        settings = training.Settings(
             self.solver,
             self.batch_size,
             self.batches,
@@ -413,6 +415,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             early_stopping=self.early_stopping,
             validation_fraction=self.validation_fraction,
         )
+        return training.Settings(*map(_validate.plain, settings))
 
     def _check_init(self, n_features: int, annealing: bool) -> str | np.ndarray:
         """Return the start: a name, or an array with as many rows as there are components."""
@@ -489,15 +492,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                 "The rows of fit are not part of its pickle or file, and partial_fit needs them. "
                 "Fit again, or learn by partial_fit from the start: its rows are kept."
             )
-        known = classes if first else self.classes_
-        if not first and classes is not None:
-            given = np.unique(classes)
-            if not np.array_equal(given, known):
-                raise ValueError(
-                    f"classes={given.tolist()} are not those of the first rows, "
-                    f"{known.tolist()}. Leave classes out, or begin anew with fit."
-                )
-        X, classes, y = _validate.new_rows(self, X, y, known, first)
+        known = None if first else self.classes_
+        X, classes, y = _validate.new_rows(self, X, y, classes, known)
         if not first:
             X = X.astype(self._X.dtype, copy=False)
         return X, y, classes
@@ -512,7 +508,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             self._offsets,
             Mixture(self._kernel, self._priors, self.background_ is not None, self.background_),
             method=self.method,
-            rtol=self.rtol,
+            rtol=float(self.rtol),
             n_jobs=self.n_jobs,
         )
         return posterior(query, "predict" if self.verbose else None)

@@ -89,7 +89,7 @@ def nca_value_and_grad(
     """
     _validate.choice("kernel", kernel, SMOOTH)
     _validate.choice("method", method, METHODS)
-    _validate.tolerances(rtol, 0.0)
+    rtol, _ = _validate.tolerances(rtol, 0.0)
     _validate.flag("background", background)
     _validate.flag("return_bound", return_bound)
     n_jobs = _validate.jobs(n_jobs)
@@ -99,7 +99,9 @@ def nca_value_and_grad(
     rows = None if rows is None else _validate.row_indices(rows, len(X))
     priors = _validate.priors(priors, n_classes)
     if beta is not None and not background:
-        raise ValueError(f"beta={beta!r} is the share of a background; give background=True, too.")
+        raise ValueError(
+            f"beta={_validate.shown(beta)} is the share of a background; give background=True, too."
+        )
     mixture = Mixture(kernel, priors, background, _validate.shares("beta", beta, n_classes))
     problem = Objective(as_rows(X, n_jobs), y, mixture=mixture, method=method, rtol=rtol)
     found = problem.evaluate(A, rows)

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
-FLOATS = (np.float64, np.float32)
+from fastmetric._validate.arrays import FLOATS, ROWS, numeric_array, refuse_unusable
+from fastmetric._validate.parameters import integer
+from fastmetric._validate.wording import named, shown
 
-_LEAST_PRIOR = 1e-250  # of their sum: below, one over a compact kernel's sum may overflow
+_LABELS = "one class label per row of X"
 
 
 @contextmanager
@@ -27,21 +30,10 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
-def refuse_strings(X: Any) -> None:
-    """Raise if X is made of strings, which NumPy would parse as numbers."""
-    kind = np.asarray(X).dtype if isinstance(X, list | tuple) else getattr(X, "dtype", None)
-    if isinstance(kind, np.dtype) and kind.kind in ("U", "S"):
-        raise ValueError(
-            f"X holds strings ({kind}); numbers were expected. "
-            "Convert it first, for example with X.astype(float)."
-        )
-
-
 def training_data(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return X (n, D) as floats, the classes (C,) sorted, and class numbers y (n,), 0-based."""
-    refuse_strings(X)
-    X, y = validate_data(estimator, X, y, dtype=FLOATS, ensure_min_samples=2)
-    return X, *_class_numbers(y)
+    X = rows_of(estimator, X, ensure_min_samples=2)
+    return X, *_class_numbers(_labels(y, X))
 
 
 def unlabelled_data(
@@ -51,28 +43,24 @@ def unlabelled_data(
 
     Not `first`: these should be the features it knows.
     """
-    refuse_strings(X)
-    return validate_data(
-        estimator,
-        X,
-        dtype=FLOATS,
-        order="C",
-        copy=copy,
-        ensure_min_samples=least_rows,
-        reset=first,
-    )
+    return rows_of(estimator, X, order="C", copy=copy, ensure_min_samples=least_rows, reset=first)
 
 
 def query_data(estimator: Any, X: Any) -> np.ndarray:
     """Return X (m, D) as floats, with the features the estimator was fitted on."""
-    refuse_strings(X)
-    return validate_data(estimator, X, dtype=FLOATS, reset=False)
+    return rows_of(estimator, X, reset=False)
+
+
+def rows_of(estimator: Any, X: Any, name: str = "X", **options: Any) -> np.ndarray:
+    """Return X (n, D) as floats; `options` are those of scikit-learn's validate_data."""
+    refuse_unusable(name, X)
+    with named(name, ROWS):
+        return validate_data(estimator, X, dtype=FLOATS, **options)
 
 
 def float_array(X: Any, name: str, dtype: Any = FLOATS) -> np.ndarray:
     """Return X (n, D) as a float array of `dtype`, one or several; for functions."""
-    refuse_strings(X)
-    return check_array(X, dtype=dtype, order="C", input_name=name)
+    return numeric_array(name, X, ROWS, dtype, order="C", ensure_2d=True, allow_nd=False)
 
 
 def in_precision_of(query: np.ndarray, X: np.ndarray, name: str = "query") -> np.ndarray:
@@ -104,19 +92,44 @@ def squarable(X: np.ndarray, name: str, terms: int = 1) -> np.ndarray:
 
 def labelled_arrays(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return X (n, D) as floats and class numbers y (n,), 0-based; for functions."""
-    refuse_strings(X)
-    X = check_array(X, dtype=FLOATS, ensure_min_samples=2, input_name="X")
-    y = check_array(y, dtype=None, ensure_2d=False, input_name="y")
-    if y.ndim != 1:
-        raise ValueError(f"y has shape {y.shape}; one label per row of X was expected.")
-    check_consistent_length(X, y)
-    return X, _class_numbers(y)[1]
+    options: dict[str, Any] = dict(ensure_2d=True, allow_nd=False, ensure_min_samples=2)
+    X = numeric_array("X", X, ROWS, FLOATS, **options)
+    return X, _class_numbers(_labels(y, X))[1]
+
+
+def _labels(y: Any, X: np.ndarray) -> np.ndarray:
+    """Return the labels y (n,) of the rows X (n, D), of classes: without gaps, not continuous."""
+    if y is None:
+        raise ValueError(
+            f"y should be {_LABELS}: this requires y to be passed, but the target y is None."
+        )
+    y = _label_array("y", y, _LABELS)
+    with named("y", _LABELS):
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+    return y
+
+
+def _label_array(name: str, labels: Any, wanted: str) -> np.ndarray:
+    """Return labels (m,) of any kind, without gaps."""
+    if isinstance(labels, str | bytes | dict) or not (
+        hasattr(labels, "__len__") or hasattr(labels, "__array__")
+    ):
+        raise ValueError(f"{name} should be {wanted}; got {shown(labels)}.")
+    if isinstance(labels, np.ma.MaskedArray):
+        raise ValueError(
+            f"{name} is a masked array, and its mask would be ignored; {wanted} was expected. "
+            "Leave out the rows without a label."
+        )
+    with named(name, wanted):
+        labels = column_or_1d(labels, warn=True)
+        return check_array(labels, dtype=None, ensure_2d=False, input_name=name)
 
 
 def _class_numbers(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the sorted classes and the number of each row's class."""
-    check_classification_targets(y)
-    classes, numbers_of_rows = np.unique(y, return_inverse=True)
+    with named("y", "labels that can be sorted"):
+        classes, numbers_of_rows = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
             f"y holds one class only ({classes[0]!r}); at least two classes are needed."
@@ -126,7 +139,8 @@ def _class_numbers(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def transformation(A: Any, n_features: int, name: str = "A") -> np.ndarray:
     """Return a linear map A (d, D), d <= D, as float64."""
-    A = check_array(A, dtype=np.float64, input_name=name)
+    wanted = "a map: an array of finite numbers, components by features"
+    A = numeric_array(name, A, wanted, ensure_2d=True, allow_nd=False)
     if A.shape[1] != n_features:
         raise ValueError(
             f"{name} has shape {A.shape}; its {A.shape[1]} columns should be the {n_features} "
@@ -142,6 +156,7 @@ def transformation(A: Any, n_features: int, name: str = "A") -> np.ndarray:
 
 def row_indices(rows: Any, n: int) -> np.ndarray:
     """Return indices of rows, each in 0..n-1, as an integer array."""
+    refuse_unusable("rows", rows, "a non-empty 1-D array of row numbers")
     rows = np.asarray(rows)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or rows.size == 0:
         raise ValueError(
@@ -149,39 +164,50 @@ def row_indices(rows: Any, n: int) -> np.ndarray:
             f"{rows.shape}. For a mask, give np.flatnonzero(mask)."
         )
     if rows.min() < 0 or rows.max() >= n:
-        raise ValueError(f"rows run from {rows.min()} to {rows.max()}; X has rows 0 to {n - 1}.")
+        raise ValueError(
+            f"rows run from {rows.min()} to {rows.max()}; X has rows 0 to {n - 1}. Give numbers of "
+            "these."
+        )
     return rows.astype(np.intp)
 
 
 def new_rows(
-    estimator: Any, X: Any, y: Any, classes: Any, first: bool
+    estimator: Any, X: Any, y: Any, classes: Any, known: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return X (n, D) as floats, all classes sorted, and class numbers y (n,); for partial_fit.
 
-    `classes` None: those of y.
+    `classes` None: those of y. `known` are those of the first rows; None: these are the first.
     """
-    refuse_strings(X)
-    X, y = validate_data(estimator, X, y, dtype=FLOATS, reset=first)
-    check_classification_targets(y)
-    classes = np.unique(y if classes is None else np.asarray(classes))
-    unknown = np.setdiff1d(y, classes)
+    X = rows_of(estimator, X, reset=known is None)
+    y = _labels(y, X)
+    if classes is not None:
+        classes = _label_array("classes", classes, "all class labels there will be, 1-D")
+    with named("classes", "labels of one kind, that of y"):
+        given = y if classes is None else classes
+        given = np.unique(given) if known is None or classes is not None else known
+        if known is not None and not np.array_equal(given, known):
+            raise ValueError(
+                f"classes={given.tolist()} are not those of the first rows, "
+                f"{known.tolist()}. Leave classes out, or begin anew with fit."
+            )
+        unknown = np.setdiff1d(y, given)
     if unknown.size:
         raise ValueError(
-            f"y holds {unknown.tolist()}; the classes are {classes.tolist()}. Give all classes "
+            f"y holds {unknown.tolist()}; the classes are {given.tolist()}. Give all classes "
             "there will be in the first call of partial_fit."
         )
-    if len(classes) < 2:
+    if len(given) < 2:
         raise ValueError(
-            f"There is one class only ({classes[0]!r}); at least two are needed. Give all classes "
-            "there will be in the first call of partial_fit."
+            f"There is one class only in y or classes ({given[0]!r}); at least two are needed. "
+            "Give all classes there will be in the first call of partial_fit."
         )
-    return X, classes, np.searchsorted(classes, y)
+    return X, given, np.searchsorted(given, y)
 
 
 def components_so_far(estimator: Any) -> np.ndarray:
     """Return the map that learning goes on from, in float64; its rows are `n_components` still."""
     components, wanted = estimator.components_, estimator.n_components
-    if wanted not in (None, len(components)):
+    if wanted is not None and integer("n_components", wanted, 1) != len(components):
         raise ValueError(
             f"n_components is {wanted!r}; the map so far has {len(components)} rows, and learning "
             "goes on from there. Leave n_components as it was, or fit anew."
@@ -192,7 +218,8 @@ def components_so_far(estimator: Any) -> np.ndarray:
 def sample_weights(name: str, weights: Any, X: np.ndarray) -> np.ndarray:
     """Return weights (n,) >= 0 of the rows of X as float64, some of them > 0."""
     n = len(X)
-    weights = check_array(weights, dtype=np.float64, ensure_2d=False, copy=True, input_name=name)
+    wanted = f"one number of at least 0 for each of the {n} rows"
+    weights = numeric_array(name, weights, wanted, copy=True)
     if weights.shape != (n,):
         raise ValueError(
             f"{name} has shape {weights.shape}; one number per row, shape ({n},), was expected."

@@ -29,22 +29,55 @@ def read_table(path: Path, target: str, *, target_required: bool = True) -> Tabl
         raise TableError(f"{path}: unknown kind of file; give one of {', '.join(KINDS)}")
     if not path.exists():
         raise TableError(f"{path}: no such file")
+    if path.is_dir():
+        raise TableError(f"{path}: a folder; a file was expected")
     if path.suffix == ".csv":
         return _read_csv(path, target, target_required)
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except ValueError as error:
-        raise TableError(f"{path}: not a plain NumPy file ({error})") from error
-    if path.suffix == ".npz":
-        with loaded as arrays:
-            return _from_arrays(path, dict(arrays), target, target_required)
+    loaded = _load(path)
+    if isinstance(loaded, dict):
+        return _from_arrays(path, loaded, target, target_required)
     return _from_matrix(path, loaded, target, None, target_required)
+
+
+def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    """Return the array of a .npy, or the named arrays of a .npz."""
+    try:
+        # Read here, so that a damaged member of a .npz is found here.
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded as arrays:
+            return dict(arrays)
+    except MemoryError as error:
+        raise TableError(f"{path}: too large for the memory, or damaged") from error
+    except OSError as error:
+        if error.errno is not None:  # the system's: it may not be read, for example
+            raise
+        raise TableError(_damaged(path, error)) from error
+    except Exception as error:  # zipfile, zlib and NumPy raise a dozen kinds for damaged files
+        raise TableError(_damaged(path, error)) from error
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    """Return the message for a file that NumPy cannot read."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"{path}: not a plain NumPy file, or damaged ({reason}); give a file written by "
+        f"{'np.savez' if path.suffix == '.npz' else 'np.save'}, of numbers and strings"
+    )
 
 
 def _read_csv(path: Path, target: str, required: bool) -> Table:
     """Return a table from a file with a header and commas."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = [line for line in csv.reader(file) if line]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [line for line in csv.reader(file, strict=True) if line]
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{path}: not a text file in UTF-8, from byte {error.start} on; save it as UTF-8"
+        ) from error
+    except csv.Error as error:
+        raise TableError(f"{path}: not a table of comma-separated values ({error})") from error
     if len(lines) < 2:
         raise TableError(f"{path}: a header and at least one row were expected")
     header, rows = [name.strip() for name in lines[0]], lines[1:]

@@ -1,10 +1,13 @@
 """Both estimators: scikit-learn's checks, pairs, labelled rows, bad and difficult input."""
 
 import pickle
+import warnings
 from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -298,6 +301,71 @@ def test_difficult_rows(wine, change):
     Z = LatentCoincidenceAnalysis(2, max_iter=9).fit(X, y).transform(X)
     assert np.isfinite(Z).all()
     assert np.isfinite(LatentCoincidenceClassifier(2).fit(X, y).predict_proba(X)).all()
+
+
+def finite(model):
+    """Return whether all that a fit learnt is finite; a length scale where it is determined."""
+    learnt = [model.components_, model.noise_variance_, model.log_likelihood_]
+    figures = [values for name, values in model.history_.items() if name != "seconds"]
+    known = model.length_scales_[~np.isnan(model.length_scales_)]
+    return all(np.isfinite(part).all() for part in (*learnt, *figures, known))
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, 1e8])
+def test_equal_rows_are_refused_because_no_map_is_better(value, early_stopping):
+    X, y = np.full((12, 3), value), np.arange(12) % 2
+    X[::2] *= 1 + np.finfo(float).eps  # rounding is no difference
+    model = LatentCoincidenceAnalysis(early_stopping=early_stopping)
+    with pytest.raises(ValueError, match=r"All rows of X are equal.*features that vary"):
+        model.fit(X, y)
+    assert vars(model) == vars(LatentCoincidenceAnalysis(early_stopping=early_stopping))
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_constant_features_do_not_matter_for_the_others(early_stopping, iris):
+    X, y = iris
+    options = dict(n_components=2, early_stopping=early_stopping, init="pca", max_iter=12)
+    model = LatentCoincidenceAnalysis(**options).fit(np.c_[X, np.full(len(X), 7.0)], y)
+    without = LatentCoincidenceAnalysis(**options).fit(X, y)
+    assert finite(model)
+    # A search finds the length scales, to a few 1e-4: rounding decides where it ends.
+    np.testing.assert_allclose(model.components_[:, :4], without.components_, rtol=2e-3)
+    np.testing.assert_allclose(model.length_scales_, without.length_scales_, rtol=2e-3)
+    assert not model.components_[:, 4].any()
+
+
+@settings(max_examples=40)
+@given(
+    kinds=st.integers(2, 6),
+    copies=st.integers(1, 4),
+    constant=st.booleans(),
+    scale=st.sampled_from([1e-8, 1.0, 1e8]),
+    seed=st.integers(0, 99),
+)
+def test_duplicates_leave_finite_attributes_and_scales_where_there_were_impostors(
+    kinds, copies, constant, scale, seed
+):
+    rng = np.random.default_rng(seed)
+    X = scale * np.repeat(rng.integers(-2, 3, (kinds, 2)).astype(float), copies, axis=0)
+    X = np.c_[X, np.full(len(X), scale if constant else 0.0)]
+    y = rng.integers(0, 2, len(X))
+    y[:2] = [0, 1]
+    if (X[0] == X).all():
+        return
+    model = LatentCoincidenceAnalysis(early_stopping=False, n_passes=1, max_iter=12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    assert finite(model)
+    assert (~np.isnan(model.length_scales_)).sum() == model.history_["active"][-1]
+
+
+def test_apart_duplicates_have_no_impostors_and_no_length_scales():
+    X, y = np.repeat([[0.0, 0.0], [1.0, 1.0]], 6, axis=0), np.repeat([0, 1], 6)
+    model = LatentCoincidenceAnalysis().fit(X, y)
+    assert finite(model)
+    assert np.isnan(model.length_scales_).all()
 
 
 @pytest.mark.parametrize(

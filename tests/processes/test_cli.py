@@ -1,5 +1,7 @@
 """The command line, as a person would use it."""
 
+import contextlib
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fastmetric import NCA, KernelDensity, load, save
 from fastmetric.cli.commands import main
+from fastmetric.cli.tables import TableError, read_table
 
 
 @pytest.fixture
@@ -173,6 +176,75 @@ def test_errors_are_one_clear_line(arguments, message, tmp_path, capsys, monkeyp
     assert message in captured.err
     assert len(captured.err.splitlines()) == 1
     assert not (tmp_path / "m.skops").exists()
+
+
+def _npz(X, **arrays):
+    """Return the bytes of a good .npz."""
+    file = io.BytesIO()
+    np.savez_compressed(file, X=X, y=np.arange(len(X)) % 2, **arrays)
+    return file.getvalue()
+
+
+def _npy(X):
+    """Return the bytes of a .npy."""
+    file = io.BytesIO()
+    np.save(file, X, allow_pickle=True)
+    return file.getvalue()
+
+
+_X = np.random.default_rng(0).normal(size=(200, 3))
+_GOOD, _PLAIN = _npz(_X), _npy(_X)
+_MIDDLE = len(_GOOD) // 3
+DAMAGED = {
+    "cut.npz": (_GOOD[: len(_GOOD) // 2], "damaged"),
+    "member.npz": (_GOOD[:_MIDDLE] + b"\xff" * 99 + _GOOD[_MIDDLE + 99 :], "damaged"),
+    "text.npz": (b"not a zip file", "damaged"),
+    "empty.npz": (b"", "damaged"),
+    "no arrays.npz": (b"PK\x05\x06" + b"\0" * 18, "no array 'y'"),
+    "objects.npz": (_npz(_X, more=np.array([{}], object)), "numbers and strings"),
+    "cut.npy": (_PLAIN[: len(_PLAIN) // 2], "damaged"),
+    "header.npy": (_PLAIN[:8] + b"\xff" * 60 + _PLAIN[68:], "damaged"),
+    "huge.npy": (_PLAIN.replace(b"(200, 3)", b"(9**9,3)"), "damaged"),
+    "empty.npy": (b"", "damaged"),
+    "objects.npy": (_npy(np.array([[{}, 1]], object)), "numbers and strings"),
+    "number.npy": (_npy(np.array(3.0)), "rows and columns were expected"),
+    "bytes.csv": (b"a,b,y\n1,2,u\n\xff\xfe,3,v\n", "save it as UTF-8"),
+    "utf16.csv": ("a,b,y\n1,2,u\n".encode("utf-16"), "save it as UTF-8"),
+    "quote.csv": (b'a,b,y\n1,2,"u\n2,3,v\n', "comma-separated"),
+    "field.csv": (b"a,b,y\n1,2," + b"u" * 200_000 + b"\n", "comma-separated"),
+}
+
+
+@pytest.mark.parametrize(("name", "message"), [(k, message) for k, (_, message) in DAMAGED.items()])
+def test_a_damaged_file_is_one_clear_line(name, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(DAMAGED[name][0])
+    assert main(["fit", name, "--target", "y", "--out", "m.joblib"]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert name in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "m.joblib").exists()
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_any_damage_of_a_file_is_read_or_refused(kind, tmp_path):
+    """The middle of a .npy may be any bytes; a checksum guards that of a .npz."""
+    good, path = {"npz": _GOOD, "npy": _PLAIN}[kind], tmp_path / f"damaged.{kind}"
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        damaged = bytearray(good)
+        for place in rng.integers(0, len(damaged), 3):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(bytes(damaged[: rng.integers(len(damaged) // 2, len(damaged) + 1)]))
+        with contextlib.suppress(TableError):
+            read_table(path, "y")
+
+
+def test_a_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "data.csv").mkdir()
+    assert _run("fit", tmp_path / "data.csv", "--target", "y", "--out", "m.joblib") == 1
+    assert "a folder" in capsys.readouterr().err
 
 
 def test_model_refuses_other_columns(iris_csv, tmp_path, capsys):

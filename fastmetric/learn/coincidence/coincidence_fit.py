@@ -16,7 +16,7 @@ from fastmetric.learn.coincidence.trials import Start, Trial, VoteErrors
 from fastmetric.learn.linear_starts import pca, rca
 from fastmetric.learn.optim.holdout import FEW, splits
 from fastmetric.learn.optim.outcome import Ending, Iterate, Outcome, Recorder
-from fastmetric.learn.rows import Rows
+from fastmetric.learn.rows import Rows, column_deviations, column_means
 
 _PASSES_OF_FEW = 20  # with few rows, whose neighbours in the input space are least informative
 
@@ -116,6 +116,7 @@ def fit(
     With early stopping, errors on rows held out choose the start, the settings among `ways` and
     the number of rounds; `on_errors` is called with them.
     """
+    _refuse_equal_rows(X)
     candidates = starts(X, given)
     recorder: Recorder[Model] = Recorder(on_iterate)
     last: list[State] = []
@@ -143,6 +144,15 @@ def fit(
 
     outcome = recorder.run(iterations)
     return Fitted(last[0], outcome)
+
+
+def _refuse_equal_rows(X: Rows) -> None:
+    """Raise if all rows are equal, up to rounding: the likelihood is the same for all maps."""
+    if not column_deviations(X, column_means(X)).any():
+        raise ValueError(
+            "All rows of X are equal, so that no map is better than another: rows that differ are "
+            "needed. Give more rows, or features that vary."
+        )
 
 
 def _trials(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import numbers
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -53,52 +52,18 @@ class Metric(NamedTuple):
         return X.astype(Z.dtype, copy=False)
 
 
-def metric_of(bandwidth: Any, X: np.ndarray, n_jobs: int | None = None) -> Metric:
+def metric_of(bandwidth: float | np.ndarray, X: np.ndarray, n_jobs: int | None = None) -> Metric:
     """Return the metric of a number, a vector (D,) or a covariance (D, D) for points X (n, D)."""
     d = X.shape[1]
-    if np.ndim(bandwidth) == 0:
-        h = _number(bandwidth, X.dtype)
-        return Metric(h, d * math.log(h))
-    scale = _array(bandwidth, d)
+    if not isinstance(bandwidth, np.ndarray):
+        return Metric(bandwidth, d * math.log(bandwidth))
+    root = None if bandwidth.ndim == 1 else _root(bandwidth)  # raises before any row is read
     # Centred, so that rows far from the origin keep their digits in the map.
     center = column_means(ArrayRows(X, n_jobs))
-    if scale.ndim == 1:
-        return Metric(1.0, float(np.log(scale).sum()), scale, center)
-    root = _root(scale)
+    if root is None:
+        return Metric(1.0, float(np.log(bandwidth).sum()), bandwidth, center)
     whiten = solve_triangular(root, np.eye(d), lower=True)
     return Metric(1.0, float(np.log(np.diag(root)).sum()), whiten, center)
-
-
-def _number(bandwidth: Any, dtype: np.dtype) -> float:
-    """Return a bandwidth h > 0 whose square and its inverse are numbers of `dtype`."""
-    real = isinstance(bandwidth, numbers.Real | np.ndarray) and not isinstance(bandwidth, bool)
-    if not real or not np.isfinite(bandwidth) or bandwidth <= 0:
-        raise ValueError(
-            "bandwidth should be a number > 0, one such number per feature, or a covariance "
-            f"matrix; got {bandwidth!r}."
-        )
-    h, tiny = float(bandwidth), float(np.finfo(dtype).tiny)
-    if not tiny <= h * h <= 1 / tiny:
-        raise ValueError(f"bandwidth={h!r}: its square leaves {dtype}. Scale the features.")
-    return h
-
-
-def _array(bandwidth: Any, d: int) -> np.ndarray:
-    """Return a bandwidth of shape (d,), all > 0, or (d, d), symmetric, as float64."""
-    scale = np.array(bandwidth, dtype=np.float64)
-    if scale.shape not in ((d,), (d, d)):
-        raise ValueError(
-            f"bandwidth has shape {scale.shape}; for {d} features a number, a vector of shape "
-            f"({d},) or a covariance of shape ({d}, {d}) was expected."
-        )
-    if not np.isfinite(scale).all():
-        raise ValueError("bandwidth holds NaN or infinity; finite numbers were expected.")
-    if scale.ndim == 1 and scale.min() <= 0:
-        raise ValueError(f"bandwidth should be positive for every feature; got {scale.min()}.")
-    sizes = np.sqrt(np.abs(np.diag(scale)))
-    if scale.ndim == 2 and np.any(np.abs(scale - scale.T) > 1e-8 * np.outer(sizes, sizes)):
-        raise ValueError("bandwidth is a matrix, but not symmetric; a covariance was expected.")
-    return scale
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

@@ -159,8 +159,8 @@ class Objective:
         limit = np.sqrt(np.finfo(Z.dtype).max / (8 * Z.shape[1]))
         if not np.abs(Z).max() < limit:
             raise ValueError(
-                f"The projected data reach beyond {limit:.1e}, where squared distances overflow "
-                f"in {Z.dtype}. Scale the features or the transformation down."
+                f"The rows of X under the map reach beyond {limit:.1e}, where squared distances "
+                f"overflow in {Z.dtype}. Scale X or the map (init, A) down."
             )
         return Z[self.order]
 
