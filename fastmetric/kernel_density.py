@@ -68,8 +68,7 @@ def kernel_sums(
     log_sums : ndarray of shape (n_queries,)
         The logs; -inf where no kernel reaches. float32 if `X` is.
     log_lower, log_upper : ndarray of shape (n_queries,)
-        Only with `return_bounds`: the true log sums lie between them. With a vector or a matrix
-        as bandwidth these are of rows after its map, which rounds them.
+        Only with `return_bounds`: the true log sums of the numbers given lie between them.
 
     Examples
     --------
@@ -92,7 +91,8 @@ def kernel_sums(
     if query is not None:
         query = _validate.squarable(metric.points(query, n_jobs), "query")
     points = _validate.squarable(metric.points(X, n_jobs), "X")
-    sums = KernelSums(points, weights, kernel=kernel, bandwidth=metric.h, n_jobs=n_jobs)
+    how: dict[str, Any] = {"kernel": kernel, "bandwidth": metric.h, "rounding": metric.rounding}
+    sums = KernelSums(points, weights, n_jobs=n_jobs, **how)
     logs = sums.log_sums(query, rtol=rtol, atol=atol, method=method, bounds=return_bounds)
     rounding = (None, -np.inf, np.inf)
     answer = tuple(_narrowed(*part, X.dtype) for part in zip(logs, rounding, strict=True))

@@ -23,7 +23,7 @@ import numpy as np
 
 from fastmetric._jit import jit_in_order
 from fastmetric.core.far_field.expansions import LOG_FACTORIALS, log_remainder
-from fastmetric.core.kernels import GAUSSIAN, curvature_bound, slope_bound
+from fastmetric.core.kernels import EXPONENTIAL, GAUSSIAN, curvature_bound, slope_bound
 from fastmetric.core.vector.exp import LOWEST, LOWEST_32, exp64
 
 # Rounding of decisions. A squared distance of boxes is a sum of d squares of differences of given
@@ -192,6 +192,35 @@ def log_rounding(d: int, size: np.ndarray, eps: float) -> np.ndarray:
     rounding the bounds outwards to float32 takes these two units.
     """
     return eps * (7.5 * d + (7.5 if eps < 1e-10 else 6.5) * size)
+
+
+class MapRounding(NamedTuple):
+    """How far the rounding of a map of the rows moves distances [SUM-11].
+
+    The distance r of a point to a query z of norm |z|, both in units of the bandwidth, is off by at
+    most `of_rows` (2 |z| + r) + `of_map` r.
+    """
+
+    of_rows: float = 0.0
+    of_map: float = 0.0
+
+    def log_error(self, code: int, norms: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Return how far log sums at queries of these norms (m,) are off at most.
+
+        `size` (m,) is at least log(W / S). For a compact kernel within half its reach only:
+        `slack` is the rest.
+        """
+        near, far = 2 * self.of_rows * norms, self.of_rows + self.of_map
+        if code == GAUSSIAN:
+            return near * np.sqrt(2 * size) + 2 * size * far * (1 + far) + near**2
+        return near + far * size if code == EXPONENTIAL else 3.1 * (near + far)
+
+    def slack(self, largest: float) -> float:
+        """Return the relative change of squared distances between 1/4 and 1.
+
+        `largest` is that of the norms of queries that any point is near.
+        """
+        return 4.2 * (2 * self.of_rows * largest + self.of_rows + self.of_map)
 
 
 class Disturbance(NamedTuple):

@@ -134,3 +134,77 @@ def test_exact_intervals_are_no_wider_than_twice_the_promise(
     allowed = promise(exact[there], d, n, dtype)
     assert np.all(np.abs(got[there] - exact[there]) <= allowed)
     assert np.all(upper[there] - lower[there] <= 2 * allowed)
+
+
+def _mapped_truth(X, query, bandwidth, kernel):
+    """Return log sums for a vector or matrix bandwidth, in wide arithmetic on the numbers given."""
+    points = X if query is None else query
+    gaps = points.astype(WIDE)[:, None] - X.astype(WIDE)
+    if np.ndim(bandwidth) == 1:
+        s = ((gaps / np.asarray(bandwidth, WIDE)) ** 2).sum(axis=2)
+    else:
+        H = np.asarray(bandwidth, WIDE)
+        inverse = np.linalg.inv(bandwidth).astype(WIDE)
+        for _ in range(5):  # Newton's iteration
+            inverse = inverse @ (2 * np.eye(len(H), dtype=WIDE) - H @ inverse)
+        s = ((gaps @ inverse) * gaps).sum(axis=2)
+    s = np.maximum(s, 0)
+    with np.errstate(divide="ignore"):
+        log_k = {
+            "gaussian": -s / 2,
+            "exponential": -np.sqrt(s),
+            "biweight": 2 * np.log(np.maximum(1 - s, 0)),
+            "tophat": np.where(s < 1, 0, -np.inf),
+        }[kernel]
+        if query is None:
+            np.fill_diagonal(log_k, -np.inf)
+        top = np.where(np.isfinite(log_k.max(axis=1)), log_k.max(axis=1), 0)
+        return top + np.log(np.exp(log_k - top[:, None]).sum(axis=1))
+
+
+@settings(max_examples=150)
+@given(
+    st.integers(1, 12),
+    st.integers(2, 200),
+    st.sampled_from(["vector", "matrix"]),
+    st.sampled_from(["gaussian", "exponential", "biweight", "tophat"]),
+    st.sampled_from([np.float64, np.float32]),
+    st.sampled_from(METHODS),
+    st.sampled_from([0.0, 1e3, 1e6]),
+    st.floats(0, 4),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_bounds_are_those_of_the_numbers_given(
+    d, n, kind, kernel, dtype, method, offset, log_condition, leave_one_out, seed
+):
+    rng = np.random.default_rng(seed)
+    scales = 10.0 ** rng.uniform(-3, 3, d)
+    X = ((rng.standard_normal((n, d)) + offset) * scales).astype(dtype)
+    query = None if leave_one_out else (X[:40] + dtype(0.3) * scales.astype(dtype))
+    if kind == "vector":
+        bandwidth = scales * rng.uniform(0.5, 2, d)
+    else:
+        Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        R = (Q * 10.0 ** rng.uniform(-log_condition, 0, d)) @ Q.T
+        bandwidth = (R + R.T) / 2 * np.outer(scales, scales)
+        bandwidth = (bandwidth + bandwidth.T) / 2
+    _, lower, upper = kernel_sums(
+        X, query, kernel=kernel, bandwidth=bandwidth, method=method, return_bounds=True
+    )
+    exact = _mapped_truth(X, query, bandwidth, kernel)
+    # The reference loses digits with the condition of the matrix.
+    own = 1e-17 * 10.0**log_condition * (1 + np.abs(np.where(np.isfinite(exact), exact, 0)))
+    assert np.all((lower <= exact + own) & (exact - own <= upper))
+
+
+@pytest.mark.parametrize("redundant", [1, 4])
+def test_numerically_singular_bandwidths_are_refused(redundant):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 18))
+    X[:, -redundant:] = X[:, :redundant] * 2
+    for bandwidth in (np.cov(X.T), np.cov(X.T) + 1e-15 * np.eye(18)):
+        with pytest.raises(ValueError, match="bandwidth is a matrix, but not positive definite"):
+            kernel_sums(X, bandwidth=bandwidth)
+    scales = 10.0 ** np.linspace(-6, 6, 18)  # features of any unit are no redundant ones
+    kernel_sums(X * scales, bandwidth=np.diag(scales**2))

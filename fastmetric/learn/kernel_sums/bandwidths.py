@@ -10,9 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from fastmetric.core.error_bounds import MapRounding
 from fastmetric.learn.optim.scalar_search import search_on_grid
 from fastmetric.learn.rows import ArrayRows, column_deviations, column_means
 
+_SINGULAR = 1e6 * np.finfo(float).eps  # of the largest eigenvalue
 LEAST_LOO = 1e-6  # lower bound of "loo", in units of the largest range of a feature
 
 
@@ -23,6 +25,7 @@ class Metric(NamedTuple):
     log_scale: float  # the log of the volume of the unit cube scaled by the bandwidth
     map: np.ndarray | None = None  # None, a divisor per feature (D,), or a whitening map (D, D)
     center: np.ndarray | None = None
+    rounding: MapRounding = MapRounding()  # of the map, and of the rows that it is applied to
 
     def points(self, X: np.ndarray, n_jobs: int | None = None) -> np.ndarray:
         """Return the points (n, D) whose Euclidean distances, over h, are the kernel's argument."""
@@ -60,21 +63,60 @@ def metric_of(bandwidth: float | np.ndarray, X: np.ndarray, n_jobs: int | None =
     root = None if bandwidth.ndim == 1 else _root(bandwidth)  # raises before any row is read
     # Centred, so that rows far from the origin keep their digits in the map.
     center = column_means(ArrayRows(X, n_jobs))
+    unit = float(np.finfo(X.dtype).eps) / 2
     if root is None:
-        return Metric(1.0, float(np.log(bandwidth).sum()), bandwidth, center)
+        # The difference to the centre and the quotient are rounded; a divisor in float32, too.
+        rounding = MapRounding(2.1 * unit, 1.1 * unit)
+        return Metric(1.0, float(np.log(bandwidth).sum()), bandwidth, center, rounding)
     whiten = solve_triangular(root, np.eye(d), lower=True)
-    return Metric(1.0, float(np.log(np.diag(root)).sum()), whiten, center)
+    rounding = _whitening_error(whiten, bandwidth, root, X.dtype)
+    return Metric(1.0, float(np.log(np.diag(root)).sum()), whiten, center, rounding)
+
+
+def _whitening_error(
+    whiten: np.ndarray, covariance: np.ndarray, root: np.ndarray, dtype: np.dtype
+) -> MapRounding:
+    """Return the rounding of a whitening map A (D, D) of a covariance H, and of rows mapped by it.
+
+    A H A^T = I + E, so that a squared distance |A v|^2 is v^T H^-1 v up to a factor 1 +- |E|. E is
+    computed in the widest floats. The product of a row and A is off by (D + 2) units of |A| |x|,
+    and |A| |x| <= |A| |H^1/2| |z|.
+    """
+    A = whiten.astype(dtype).astype(np.longdouble)
+    lower = np.tril(covariance)
+    H = (lower + np.tril(lower, -1).T).astype(np.longdouble)
+    off = np.abs(A @ H @ A.T - np.eye(len(A)))
+    own = 2 * len(A) * float(np.finfo(np.longdouble).eps) * (np.abs(A) @ np.abs(H) @ np.abs(A).T)
+    error = float(np.linalg.norm((off + own).astype(np.float64)))
+    condition = float(np.linalg.norm(np.abs(whiten) @ np.abs(root)))
+    unit = float(np.finfo(dtype).eps) / 2
+    return MapRounding(1.01 * (len(A) + 2) * unit * condition, error)
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
     """Return the lower Cholesky factor (D, D) of a covariance."""
     try:
-        return np.linalg.cholesky(covariance)
+        root = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
+        root = None
+    if root is None or _numerically_singular(covariance):
         raise ValueError(
-            "bandwidth is a matrix, but not positive definite; a covariance of full rank was "
-            "expected. Add a small multiple of the identity, or drop redundant features."
-        ) from None
+            "bandwidth is a matrix, but not positive definite, at least numerically; a covariance "
+            "of full rank was expected. Add a small multiple of its diagonal, or drop redundant "
+            "features."
+        )
+    return root
+
+
+def _numerically_singular(covariance: np.ndarray) -> bool:
+    """Return whether the least eigenvalue, in units of the diagonal, is at most rounding.
+
+    SciPy's threshold for covariances of normal densities, in units in which features of different
+    scales do not count as redundant.
+    """
+    sizes = np.sqrt(np.diag(covariance))
+    values = np.linalg.eigvalsh(covariance / np.outer(sizes, sizes))
+    return bool(values[0] <= _SINGULAR * values[-1])
 
 
 def gradient_bandwidth(X: np.ndarray, n_jobs: int | None = None) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.error_bounds import distance_slack, log_rounding
+from fastmetric.core.error_bounds import MapRounding, distance_slack, log_rounding
 from fastmetric.core.far_field.expansions import highest_degree
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
@@ -65,20 +65,23 @@ class KernelSums:
         bandwidth: float = 1.0,
         leaf_size: int = SUMS_LEAF_SIZE,
         n_jobs: int | None = None,
+        rounding: MapRounding = MapRounding(),  # noqa: B008 (immutable)
     ) -> None:
         """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0.
 
-        Squared distances, including those to queries, must not overflow.
+        Squared distances, including those to queries, must not overflow. `rounding` is that of
+        the map that made points and queries, for a bandwidth of 1; bounds contain it.
         """
+        self.rounding = rounding
         self.X, self.n_jobs, self.code = X, n_jobs, KERNELS[kernel].code
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
         parts = _parts_of_like_weights(weights, _WEIGHT_SPAN[X.dtype])
         self._parts: list[KernelSums] = []
         if len(parts) > 1:
             how: dict[str, Any] = dict(
-                kernel=kernel, bandwidth=bandwidth, leaf_size=leaf_size, n_jobs=n_jobs
+                kernel=kernel, bandwidth=bandwidth, leaf_size=leaf_size, rounding=rounding
             )
-            self._parts = [KernelSums(X, part, **how) for part in parts]
+            self._parts = [KernelSums(X, part, n_jobs=n_jobs, **how) for part in parts]
             return
         self._kept = np.flatnonzero(weights > 0)
         self._unit = int(np.frexp(weights.max())[1]) - 1  # the binary logarithm of the unit
@@ -143,17 +146,23 @@ class KernelSums:
         problem = WalkProblem(queries, plain, lambda: self._walk(rule))
         walk = choose(problem, WAYS, method, self.n_jobs).walk
         estimate, *ends = self._log_sums(queries, walk, label)
+        points = self.X if query is None else query
+        norms = self._norms(points) if bounds else np.zeros(len(points))
         if bounds and not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
             # kernel: the bounds are those of distances that much larger and smaller.
-            slack = distance_slack(eps)
+            largest = min(float(norms.max()), float(self._norms(self.X).max()) + 1)
+            slack = distance_slack(eps) + self.rounding.slack(largest)
             for k, sign in enumerate((1, -1)):
                 moved = rule._replace(factor=rule.factor * (1 + sign * slack))
                 ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
         out = np.empty((3, len(order)))
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
-            rounding = log_rounding(self.X.shape[1], self._sizes(out), eps)
+            sizes = self._sizes(out)
+            rounding = log_rounding(self.X.shape[1], sizes, eps)
+            if self.rounding.of_rows > 0:
+                rounding += self.rounding.log_error(self.code, norms, sizes)
             out[1] -= rounding
             out[2] += rounding
             if has_tails(self.code):  # a sum below the range of its log is not 0
@@ -162,6 +171,12 @@ class KernelSums:
                 lost[self._kept if alone else []] = False
                 out[2, lost] = np.finfo(out.dtype).min
         return LogSums(*out)
+
+    def _norms(self, rows: np.ndarray) -> np.ndarray:
+        """Return the norms (m,) of rows that a map has made; 0 without a map."""
+        if self.rounding.of_rows == 0:
+            return np.zeros(len(rows))
+        return np.linalg.norm(rows.astype(np.float64, copy=False), axis=1)
 
     def _sizes(self, logs: np.ndarray) -> np.ndarray:
         """Return the sizes (m,) that the rounding of log sums (3, m) is relative to.
