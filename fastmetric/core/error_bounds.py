@@ -194,6 +194,9 @@ def log_rounding(d: int, size: np.ndarray, eps: float) -> np.ndarray:
     return eps * (7.5 * d + (7.5 if eps < 1e-10 else 6.5) * size)
 
 
+COARSEST_SLACK = 0.05
+
+
 class MapRounding(NamedTuple):
     """How far the rounding of a map of the rows moves distances [SUM-11].
 
@@ -218,7 +221,8 @@ class MapRounding(NamedTuple):
     def slack(self, largest: float) -> float:
         """Return the relative change of squared distances between 1/4 and 1.
 
-        `largest` is that of the norms of queries that any point is near.
+        `largest` is that of the norms of queries that any point is near. From `COARSEST_SLACK` on
+        neither this nor `log_error` bounds a compact kernel.
         """
         return 4.2 * (2 * self.of_rows * largest + self.of_rows + self.of_map)
 

@@ -15,6 +15,7 @@ from fastmetric.learn.optim.scalar_search import search_on_grid
 from fastmetric.learn.rows import ArrayRows, column_deviations, column_means
 
 _SINGULAR = 1e6 * np.finfo(float).eps  # of the largest eigenvalue
+_COARSEST, _USELESS = 0.3, 1e100
 LEAST_LOO = 1e-6  # lower bound of "loo", in units of the largest range of a feature
 
 
@@ -90,6 +91,8 @@ def _whitening_error(
     error = float(np.linalg.norm((off + own).astype(np.float64)))
     condition = float(np.linalg.norm(np.abs(whiten) @ np.abs(root)))
     unit = float(np.finfo(dtype).eps) / 2
+    # Beyond, the error of a distance is no longer at most that of its square.
+    error = error if error < _COARSEST else _USELESS
     return MapRounding(1.01 * (len(A) + 2) * unit * condition, error)
 
 

@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmetric import engine
-from fastmetric.core.error_bounds import MapRounding, distance_slack, log_rounding
+from fastmetric.core.error_bounds import (
+    COARSEST_SLACK,
+    MapRounding,
+    distance_slack,
+    log_rounding,
+)
 from fastmetric.core.far_field.expansions import highest_degree
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
@@ -153,16 +158,20 @@ class KernelSums:
             # kernel: the bounds are those of distances that much larger and smaller.
             largest = min(float(norms.max()), float(self._norms(self.X).max()) + 1)
             slack = distance_slack(eps) + self.rounding.slack(largest)
-            for k, sign in enumerate((1, -1)):
-                moved = rule._replace(factor=rule.factor * (1 + sign * slack))
-                ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
+            if slack < COARSEST_SLACK:
+                for k, sign in enumerate((1, -1)):
+                    moved = rule._replace(factor=rule.factor * (1 + sign * slack))
+                    ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
+            else:  # all that is known is that a kernel is at most 1
+                total = self._log_total + self._unit * math.log(2)
+                ends = [np.full(len(order), -np.inf), np.full(len(order), total)]
         out = np.empty((3, len(order)))
         out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
         if bounds:
             sizes = self._sizes(out)
             rounding = log_rounding(self.X.shape[1], sizes, eps)
             if self.rounding.of_rows > 0:
-                rounding += self.rounding.log_error(self.code, norms, sizes)
+                rounding = rounding + self.rounding.log_error(self.code, norms, sizes)
             out[1] -= rounding
             out[2] += rounding
             if has_tails(self.code):  # a sum below the range of its log is not 0
