@@ -104,7 +104,7 @@ def nca_value_and_grad(
         )
     mixture = Mixture(kernel, priors, background, _validate.shares("beta", beta, n_classes))
     problem = Objective(as_rows(X, n_jobs), y, mixture=mixture, method=method, rtol=rtol)
-    found = problem.evaluate(A, rows)
+    found = problem.evaluate(A, rows, certified=return_bound)
     if return_bound:
         return found.value, found.gradient, found.error_bound
     return found.value, found.gradient
