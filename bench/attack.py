@@ -63,7 +63,7 @@ def draw(seed: int) -> Case:
     elif shape == "clusters":
         X = X + 10.0 ** rng.uniform(0, 8) * rng.integers(0, 3, (n, 1))
     elif shape == "place":
-        X[:] = X[0]
+        X[:] = X[0] + np.where(rng.random((n, 1)) < 0.02, 10.0 ** rng.uniform(0, 5), 0)
     X = X + rng.choice([0, 0, 1, 1e4, 1e8]) * rng.standard_normal(d)
     most = 150 if dtype == np.float64 else 13
     scale = 10.0 ** rng.choice([0, rng.uniform(-8, 8), rng.uniform(-most, most - 12)])

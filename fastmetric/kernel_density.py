@@ -91,8 +91,7 @@ def kernel_sums(
     if query is not None:
         query = _validate.squarable(metric.points(query, n_jobs), "query")
     points = _validate.squarable(metric.points(X, n_jobs), "X")
-    how: dict[str, Any] = {"kernel": kernel, "bandwidth": metric.h, "rounding": metric.rounding}
-    sums = KernelSums(points, weights, n_jobs=n_jobs, **how)
+    sums = KernelSums(points, weights, kernel=kernel, bandwidth=metric, n_jobs=n_jobs)
     logs = sums.log_sums(query, rtol=rtol, atol=atol, method=method, bounds=return_bounds)
     rounding = (None, -np.inf, np.inf)
     answer = tuple(_narrowed(*part, X.dtype) for part in zip(logs, rounding, strict=True))

@@ -211,9 +211,7 @@ class MeanShift(ClusterMixin, BaseEstimator):
         """Return the metric of the bandwidth, and the sums over the rows in it."""
         metric = metric_of(self.bandwidth_, self._X, self.n_jobs)
         points = _validate.squarable(metric.points(self._X, self.n_jobs), "X")
-        return metric, KernelSums(
-            points, bandwidth=metric.h, n_jobs=self.n_jobs, rounding=metric.rounding
-        )
+        return metric, KernelSums(points, bandwidth=metric, n_jobs=self.n_jobs)
 
     def _checked_seeds(self) -> np.ndarray | None:
         """Return the seeds (m, d) in the precision of the rows, or None."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastmetric import kernel_sums
 from fastmetric.learn.kernel_sums.kernel_table import NAMES as KERNELS
-from fastmetric.learn.kernel_sums.log_sums import _parts_of_like_weights
+from fastmetric.learn.kernel_sums.log_sums import KernelSums, _parts_of_like_weights
 from tests.learn.test_kernel_sums import Case, check, truth
 from tests.twins.density import WIDE
 
@@ -208,3 +208,44 @@ def test_numerically_singular_bandwidths_are_refused(redundant):
             kernel_sums(X, bandwidth=bandwidth)
     scales = 10.0 ** np.linspace(-6, 6, 18)  # features of any unit are no redundant ones
     kernel_sums(X * scales, bandwidth=np.diag(scales**2))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", [1, 3])
+def test_centres_are_within_their_offsets(dtype, d):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((3000, d)) + 7).astype(dtype)
+    weights = 10.0 ** rng.uniform(-6, 0, 3000)
+    ref = KernelSums(X, weights, leaf_size=16)._reference
+    tree, nodes = ref.tree, ref.nodes
+    for node in range(0, len(tree.starts), 5):
+        part = slice(tree.starts[node], tree.stops[node])
+        w, rows = ref.point_weights[part].astype(WIDE), tree.rows[part].astype(WIDE)
+        center = (w[:, None] * rows).sum(axis=0) / w.sum()
+        assert np.linalg.norm((nodes.centers[node] - center).astype(float)) <= nodes.offsets[node]
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+@pytest.mark.parametrize("out", [-300.0, -1000.0, -30000.0])
+@pytest.mark.parametrize("rtol", [2e-6, 1e-3, 0.1])
+def test_a_light_point_far_away_does_not_move_a_centre_in_float32(kernel, out, rtol):
+    f = np.float32
+    near, beside = np.full((160, 1), 2.7e-5, f), np.full((160, 1), 2, f)
+    near[0] = out
+    beside += np.linspace(0, 0.01, 160).astype(f)[:, None]
+    weights = np.r_[2e-12, np.ones(159), np.full(160, 1e-3)]
+    check(Case(np.r_[near, beside], weights, beside[:20], kernel, 1.0, rtol, 0.0, "tree"))
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+def test_upper_bounds_hold_where_squared_distances_overflow(kernel):
+    for X, query, h in (
+        ([[0.0], [1e153], [3e153]], [[5e152]], 1e-10),
+        ([[0.0], [1e150]], [[3e150]], 2e-154),
+        ([[0.0]], [[1.3408e154 / 8]], 2**-3 * 0.9999),
+    ):
+        _, lower, upper = kernel_sums(X, query, kernel=kernel, bandwidth=h, return_bounds=True)
+        r = np.abs(np.array(X, WIDE)[:, 0] - WIDE(query[0][0])).min() / WIDE(h)
+        exact = -(r**2) / 2 if kernel == "gaussian" else -r
+        assert lower <= exact + np.log(WIDE(len(X)))
+        assert exact <= upper

@@ -5,8 +5,8 @@ comparison must be exact in floating point. They take the same operations in the
 precision as `panel_sq_distances`, each rounded by itself, and rounding is monotone
 (`core.tree.nearest_search` has the argument).
 
-Sums: all other functions. They are in float64 and may be fused; whoever compares them adds slack
-for their rounding, which `box_distances` contains.
+Sums: all other functions. They are in float64, as one of the boxes or points given is, and may be
+fused; whoever compares them adds slack for their rounding, which `box_distances` contains.
 """
 
 from __future__ import annotations

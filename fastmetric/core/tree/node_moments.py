@@ -100,7 +100,9 @@ def _locate(tree, point_weights, nodes, node):
         for i in range(start, stop):
             add_to(nodes.weights, nodes.carries, node, point_weights[i])
             for k in range(d):
-                center[k] += point_weights[i] * (tree.rows[i, k] - tree.lower[node, k])
+                # In float64: `center_offset` knows of no other rounding.
+                gap = np.float64(tree.rows[i, k]) - np.float64(tree.lower[node, k])
+                center[k] += point_weights[i] * gap
         for k in range(d):
             center[k] = tree.lower[node, k] + center[k] / nodes.weights[node]
     else:

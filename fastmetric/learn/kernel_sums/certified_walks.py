@@ -279,6 +279,7 @@ def _shifts(asked: Walks, n_jobs: int | None, label: str | None) -> list[np.ndar
     for (number, first, last), largest in zip(parts, results, strict=True):
         # Not finite: the sum is empty.
         dtype = asked[number][1].ref.tree.rows.dtype
-        shift = np.where(np.isfinite(largest), -largest, 0).astype(dtype)
+        with np.errstate(over="ignore"):  # all terms are then lost, and the first one counts
+            shift = np.where(np.isfinite(largest), -largest, 0).astype(dtype)
         shifts[number][first:last] = shift
     return shifts

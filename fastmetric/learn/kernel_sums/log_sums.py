@@ -13,7 +13,6 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.error_bounds import (
     COARSEST_SLACK,
-    MapRounding,
     distance_slack,
     log_rounding,
 )
@@ -25,6 +24,7 @@ from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import LONGEST, Queries, Rule
 from fastmetric.learn.chooser import choose
+from fastmetric.learn.kernel_sums.bandwidths import Metric
 from fastmetric.learn.kernel_sums.certified_walks import (
     Interactions,
     group_starts,
@@ -67,25 +67,23 @@ class KernelSums:
         weights: np.ndarray | None = None,
         *,
         kernel: str = "gaussian",
-        bandwidth: float = 1.0,
+        bandwidth: float | Metric = 1.0,
         leaf_size: int = SUMS_LEAF_SIZE,
         n_jobs: int | None = None,
-        rounding: MapRounding = MapRounding(),  # noqa: B008 (immutable)
     ) -> None:
         """Take the points X (n, d), a float array, and weights (n,) >= 0, some > 0.
 
-        Squared distances, including those to queries, must not overflow. `rounding` is that of
-        the map that made points and queries, for a bandwidth of 1; bounds contain it.
+        Squared distances, including those to queries, must not overflow. A metric as bandwidth is
+        that whose map made points and queries; bounds contain its rounding.
         """
-        self.rounding = rounding
+        metric = bandwidth if isinstance(bandwidth, Metric) else Metric(bandwidth, 0.0)
+        self.rounding = metric.rounding
         self.X, self.n_jobs, self.code = X, n_jobs, KERNELS[kernel].code
         weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
         parts = _parts_of_like_weights(weights, _WEIGHT_SPAN[X.dtype])
         self._parts: list[KernelSums] = []
         if len(parts) > 1:
-            how: dict[str, Any] = dict(
-                kernel=kernel, bandwidth=bandwidth, leaf_size=leaf_size, rounding=rounding
-            )
+            how: dict[str, Any] = dict(kernel=kernel, bandwidth=bandwidth, leaf_size=leaf_size)
             self._parts = [KernelSums(X, part, n_jobs=n_jobs, **how) for part in parts]
             return
         self._kept = np.flatnonzero(weights > 0)
@@ -93,7 +91,7 @@ class KernelSums:
         self._tree = build_tree(X[self._kept], min(leaf_size, LONGEST), n_jobs)
         self._weights = np.ldexp(weights[self._kept], -self._unit)[self._tree.order]
         self._log_total = float(np.log(self._weights.sum()))
-        self.set_bandwidth(bandwidth)
+        self.set_bandwidth(metric.h)
 
     def set_bandwidth(self, bandwidth: float) -> None:
         """Change the bandwidth; the tree is kept."""
@@ -178,7 +176,10 @@ class KernelSums:
                 alone = len(self._kept) == 1 and query is None
                 lost = np.isneginf(out[2])
                 lost[self._kept if alone else []] = False
-                out[2, lost] = np.finfo(out.dtype).min
+                # The squared distance overflowed: s is at least a half of the largest number.
+                most = float(np.finfo(float).max) / 4
+                exponent = most if self.code == GAUSSIAN else math.sqrt(most) / 2
+                out[2, lost] = max(0.0, self._log_total) - exponent
         return LogSums(*out)
 
     def _norms(self, rows: np.ndarray) -> np.ndarray:
@@ -253,7 +254,8 @@ class KernelSums:
         )
         # The unit is multiplied before the log where possible: logs of opposite sign cancel.
         apart, logs = found.logs() + self._unit * math.log(2), whole.logs()
-        return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
+        with np.errstate(invalid="ignore"):  # a shift beyond float32 is infinite
+            return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
 
     def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
         """Return the caller's row of each query, and the queries, grouped."""
@@ -288,13 +290,14 @@ def _parts_of_like_weights(weights: np.ndarray, span: int) -> list[np.ndarray]:
 def _added(parts: list[LogSums]) -> LogSums:
     """Return the log sums of all parts together, with bounds that cover the addition's rounding."""
     estimate, lower, upper = (reduce(np.logaddexp, logs) for logs in zip(*parts, strict=True))
-    with np.errstate(invalid="ignore"):
-        rounding = 4 * len(parts) * np.finfo(float).eps * np.maximum(1, np.abs(estimate))
-    rounding = np.where(np.isfinite(estimate), rounding, 0)
-    exact = all(np.array_equal(part.lower, part.upper) for part in parts)
-    return LogSums(
-        estimate, *((estimate, estimate) if exact else (lower - rounding, upper + rounding))
-    )
+    if all(np.array_equal(part.lower, part.upper) for part in parts):  # no bounds asked for
+        return LogSums(estimate, estimate, estimate)
+
+    def rounding(logs: np.ndarray) -> np.ndarray:
+        size = np.where(np.isfinite(logs), np.maximum(1, np.abs(logs)), 0)
+        return 4 * len(parts) * float(np.finfo(float).eps) * size
+
+    return LogSums(estimate, lower - rounding(lower), upper + rounding(upper))
 
 
 def _levels(tree: Tree) -> list[range]:
