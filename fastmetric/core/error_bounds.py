@@ -194,7 +194,7 @@ def log_rounding(d: int, size: np.ndarray, eps: float) -> np.ndarray:
     return eps * (7.5 * d + (7.5 if eps < 1e-10 else 6.5) * size)
 
 
-COARSEST_SLACK = 0.05
+COARSEST_SLACK = 0.05  # of squared distances; up to it the bounds of `MapRounding` are proven
 
 
 class MapRounding(NamedTuple):
@@ -235,16 +235,20 @@ class Disturbance(NamedTuple):
     of_exponents: float  # of an exponent, relative to it
     moved: np.ndarray  # (m,): how far rounding moves a query and a point, added up
 
-    def beyond_cutoff(self, sq_dist: np.ndarray, moved: np.ndarray) -> np.ndarray:
-        """Return whether exact distances (m,) exceed 1 for certain."""
-        return np.sqrt(sq_dist) * (1 - self.of_exponents - SLACK) - moved > 1
+    reach: float  # the exponent beyond that of the nearest point, up to which terms are summed
+    log_least: float  # of the least weight
+
+    def beyond_cutoff(self, sq_dist: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Return whether exact distances of the queries `which` (m,) exceed 1 for certain."""
+        return np.sqrt(sq_dist) * (1 - self.of_exponents - SLACK) - self.moved[which] > 1
 
     def widened(
-        self, code: int, ends: np.ndarray, log_weight: np.ndarray, eps: float
+        self, code: int, ends: np.ndarray, log_weight: np.ndarray, shifted: np.ndarray
     ) -> np.ndarray:
         """Return bounds (2, m) of the exact log sums from the bounds `ends` of computed ones.
 
-        `log_weight` (m,) is the log of the weight of all points of a sum.
+        `log_weight` (m,) is the log of the weight of all points of a sum; a sum that is `shifted`
+        (m,) was taken relative to its nearest point.
         """
         relative = self.relative + self.of_logs * (1 + np.where(np.isfinite(ends), np.abs(ends), 0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -252,7 +256,9 @@ class Disturbance(NamedTuple):
                 mean = np.maximum(0, log_weight - ends)  # at least the mean exponent
                 by = self.of_exponents * mean + 2 * self.moved * np.sqrt(mean) + self.moved**2
                 by = relative + np.where(np.isfinite(by), by, 0)
-                lost = log_weight + float(LOWEST if eps < 1e-10 else LOWEST_32)
+                nearest = np.where(shifted, np.maximum(0, self.log_least - ends[1]), 0)
+                least = (1 - self.of_exponents) * np.sqrt(nearest + self.reach) - self.moved
+                lost = log_weight - np.maximum(0, least) ** 2
                 return np.stack([ends[0] - by[0], np.logaddexp(ends[1] + by.max(axis=0), lost)])
             change = self.of_exponents * (1 + self.moved) ** 2 + 2 * self.moved + self.moved**2
             roots = np.exp((ends - log_weight) / 2)
@@ -260,18 +266,22 @@ class Disturbance(NamedTuple):
             return log_weight + 2 * np.log([lower, roots[1] * (1 + relative[1]) + change])
 
 
-def sum_disturbance(n: int, d: int, eps: float, moved: np.ndarray, exact: bool) -> Disturbance:
-    """Return the disturbance of class sums over n points in d dimensions.
+def sum_disturbance(
+    shape: tuple[int, int], eps: float, moved: np.ndarray, log_least: float, exact: bool
+) -> Disturbance:
+    """Return the disturbance of class sums over n points in d dimensions, `shape`.
 
     If not `exact`, `ends` contain the rounding of the sums. That of sums over all pairs, or within
     a cutoff, is, in the precision of the points, 576 terms of a tile in any order, and 12 units of
     exp, weight and product; in float64 one addition for every 40 points at most, and 8 units of
     the logarithm and of what is made of it.
     """
-    unit = eps / 2
+    (n, d), unit = shape, eps / 2
     if not exact:
-        return Disturbance(0.0, 8 * _UNIT, 0.0, moved)
-    return Disturbance((576 + 12) * unit, (n / 40 + 8) * _UNIT, (d + 4) * unit, moved)
+        return Disturbance(0.0, 8 * _UNIT, 0.0, moved, np.inf, log_least)
+    reach = -float(LOWEST if eps < 1e-10 else LOWEST_32)
+    off = (576 + 12) * unit, (n / 40 + 8) * _UNIT, (d + 4) * unit
+    return Disturbance(*off, moved, reach, log_least)
 
 
 def projection_rounding(n_features: int, eps: float) -> float:

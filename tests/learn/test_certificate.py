@@ -79,8 +79,12 @@ def test_many_tiny_weights_are_not_lost_to_one_large_one():
     assert upper - lower <= 16 * np.finfo(float).eps
 
 
-def _check_equal_points(n, dtype, method, place, spread):
-    """Assert the certificate and the promise for points in or near one place."""
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("place", [0.3, 0.7, 2.9])
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+@pytest.mark.parametrize("n", [300_000, pytest.param(10_000_000, marks=pytest.mark.long)])
+def test_rounding_does_not_grow_with_the_number_of_points(dtype, method, place, spread, n):
     X = np.full((n, 1), place, dtype)
     X += (spread * np.random.default_rng(0).random((n, 1))).astype(dtype)
     got, lower, upper = kernel_sums(X, np.zeros((1, 1), dtype), method=method, return_bounds=True)
@@ -89,23 +93,6 @@ def _check_equal_points(n, dtype, method, place, spread):
     assert lower <= exact <= upper
     assert np.abs(got - exact) <= allowed
     assert upper - lower <= 2 * allowed
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("place", [0.3, 0.7, 2.9])
-@pytest.mark.parametrize("spread", [0.0, 0.1])
-def test_rounding_does_not_grow_with_the_number_of_points(dtype, method, place, spread):
-    _check_equal_points(300_000, dtype, method, place, spread)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("place", [0.3, 0.7, 2.9])
-@pytest.mark.parametrize("spread", [0.0, 0.1])
-def test_rounding_of_ten_million_points(dtype, method, place, spread):
-    _check_equal_points(10_000_000, dtype, method, place, spread)
 
 
 @settings(max_examples=150)

@@ -28,7 +28,8 @@ def exact_value(A, X, y, kernel="gaussian", priors=None, rows=None):
             k = np.where(s < 1, (1 - np.minimum(s, 1)) ** 2, 0)
         if priors is not None:
             left = sizes - (np.arange(len(sizes)) == y[i])
-            k = k / np.maximum(left, 1)[y]
+            prior = np.ones(len(sizes)) if isinstance(priors, str) else priors
+            k = k * (prior / np.maximum(left, 1))[y]
         if k.sum() > 0:
             total += k[y == y[i]].sum() / k.sum()
     return total
@@ -48,6 +49,25 @@ def test_value_of_distant_clusters_is_within_its_bound(method, dtype, apart):
     assert abs(exact_value(A, X, y) - value) <= bound
     if apart == 0:
         assert bound <= len(X) * (1e-4 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("method", ["exact", "tree"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 100.0, 1000.0])
+@pytest.mark.parametrize("priors", [None, (1.0, 1e-12, 1e-6)])
+def test_bound_stays_small_where_kernels_underflow(method, dtype, scale, priors):
+    """Terms lost to underflow count relative to the sums of their row."""
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    # Whole numbers: every projection and distance is exact, and ties are many.
+    X = np.round(3 * rng.standard_normal((300, 5))).astype(dtype)
+    A = scale * np.eye(2, 5)
+    options = dict(priors=priors, method=method, rows=np.arange(0, 300, 3))
+    value, _, bound = nca_value_and_grad(A, X, y, return_bound=True, **options)
+    weights = None if priors is None else np.array(priors)
+    assert abs(exact_value(A, X, y, priors=weights, rows=options["rows"]) - value) <= bound
+    if dtype == np.float64:
+        assert bound <= 1e-6
 
 
 @settings(max_examples=120)

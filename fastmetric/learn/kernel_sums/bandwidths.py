@@ -16,6 +16,7 @@ from fastmetric.learn.rows import ArrayRows, column_deviations, column_means
 
 _SINGULAR = 1e6 * np.finfo(float).eps  # of the largest eigenvalue
 _COARSEST, _USELESS = 0.3, 1e100
+_WIDE_TO = 128
 LEAST_LOO = 1e-6  # lower bound of "loo", in units of the largest range of a feature
 
 
@@ -80,14 +81,15 @@ def _whitening_error(
     """Return the rounding of a whitening map A (D, D) of a covariance H, and of rows mapped by it.
 
     A H A^T = I + E, so that a squared distance |A v|^2 is v^T H^-1 v up to a factor 1 +- |E|. E is
-    computed in the widest floats. The product of a row and A is off by (D + 2) units of |A| |x|,
+    computed in the widest floats, beyond `_WIDE_TO` features, where these take seconds, in float64.
+    The product of a row and A is off by (D + 2) units of |A| |x|,
     and |A| |x| <= |A| |H^1/2| |z|.
     """
-    A = whiten.astype(dtype).astype(np.longdouble)
-    lower = np.tril(covariance)
-    H = (lower + np.tril(lower, -1).T).astype(np.longdouble)
+    wide = np.longdouble if len(whiten) <= _WIDE_TO else np.float64
+    A, lower = whiten.astype(dtype).astype(wide), np.tril(covariance)
+    H = (lower + np.tril(lower, -1).T).astype(wide)
     off = np.abs(A @ H @ A.T - np.eye(len(A)))
-    own = 2 * len(A) * float(np.finfo(np.longdouble).eps) * (np.abs(A) @ np.abs(H) @ np.abs(A).T)
+    own = 2 * (len(A) + 2) * float(np.finfo(wide).eps) * (np.abs(A) @ np.abs(H) @ np.abs(A).T)
     error = float(np.linalg.norm((off + own).astype(np.float64)))
     condition = float(np.linalg.norm(np.abs(whiten) @ np.abs(root)))
     unit = float(np.finfo(dtype).eps) / 2

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from fastmetric import engine
-from fastmetric.core.error_bounds import projection_rounding, sum_disturbance
+from fastmetric.core.error_bounds import UNDERFLOWED_PAIRS, projection_rounding, sum_disturbance
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.nca.background import Background
@@ -66,8 +66,14 @@ class _RowTerms(NamedTuple):
             own = np.logaddexp(own, self.own_background)
             other = np.logaddexp(other, self.other_background)
         log_total = np.logaddexp(own, other)
-        log_total[np.isneginf(log_total)] = 0
-        return np.exp(own - log_total), np.exp(other - log_total), log_total
+        empty = np.isneginf(log_total)
+        log_total[empty] = 0
+        # From the difference of the logs: a rounded total of logs of 1e6 would cost six digits.
+        with np.errstate(invalid="ignore"):
+            gap = own - other
+        p_own, p_other = expit(gap), expit(-gap)
+        p_own[empty] = p_other[empty] = 0
+        return p_own, p_other, log_total
 
 
 class _Probabilities(NamedTuple):
@@ -98,22 +104,30 @@ class _Probabilities(NamedTuple):
             for own, other in ((own_lower, other_upper), (own_upper, other_lower))
         )
         errors = np.maximum(self.p_own - lowest, highest - self.p_own)
-        adding = len(errors) * float(np.finfo(float).eps) * float(self.counts @ self.p_own)
+        # Of a probability, 8 units, unless it underflows; of their sum, one for every term.
+        eps, tiny = float(np.finfo(float).eps), float(np.finfo(float).tiny)
+        adding = (len(errors) + 8) * eps * float(self.counts @ self.p_own)
+        adding += float(self.counts.sum()) * tiny
         return float(self.counts @ errors) + adding
 
     def _ends(self, moved: np.ndarray, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Return bounds of the log sums over the own class and over the others, (2, m) each."""
         problem, sums = self.way.problem, self.sums
         eps, code = float(np.finfo(problem.points.dtype).eps), problem.code
-        by = moved[self.chosen] + moved.max()
-        off = sum_disturbance(problem.n, problem.dims, eps, by, sums.own_ends is None)
-        totals = self.class_weights.weights * problem.segments.sizes
+        weights, by = self.class_weights.weights, moved[self.chosen] + moved.max()
+        log_least, exact = float(np.log(weights.min())), sums.own_ends is None
+        off = sum_disturbance((problem.n, problem.dims), eps, by, log_least, exact)
+        totals = weights * problem.segments.sizes
+        log_total = np.logaddexp(sums.own, sums.other)
+        shifted = log_total < np.log(UNDERFLOWED_PAIRS[problem.points.dtype])
         pairs = (
             (sums.own, sums.own_ends, totals[self.y]),
             (sums.other, sums.other_ends, np.full(len(self.y), totals.sum())),
         )
         own, other = (
-            off.widened(code, np.stack([logs] * 2) if ends is None else ends, np.log(weight), eps)
+            off.widened(
+                code, np.stack([logs] * 2) if ends is None else ends, np.log(weight), shifted
+            )
             for logs, ends, weight in pairs
         )
         empty = np.flatnonzero(np.isneginf(sums.own) & np.isneginf(sums.other))
@@ -123,7 +137,7 @@ class _Probabilities(NamedTuple):
             near = nearest_rows(problem.points, rows, 2, n_jobs)
             gaps = problem.points[near].astype(np.float64) - rows[:, None]
             least = np.partition(np.einsum("ijk,ijk->ij", gaps, gaps), 1, axis=1)[:, 1]
-            beyond = empty[off.beyond_cutoff(least, by[empty])]
+            beyond = empty[off.beyond_cutoff(least, empty)]
             own[:, beyond] = other[:, beyond] = -np.inf
         return own, other
 
