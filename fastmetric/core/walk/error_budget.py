@@ -118,6 +118,13 @@ def cell_degree(cells, c, ref, rule, node, s_lo, allowed):
 
 
 @jit_in_order
+def _log_product(a, b):
+    """Return log(a b) for a, b > 0, which may underflow or overflow."""
+    product = a * b
+    return np.log(product) if 1e-290 < product < 1e290 else np.log(a) + np.log(b)
+
+
+@jit_in_order
 def _least_degree(series, lowest, most, expansion, allowed):
     """Return the least degree from `lowest` on that keeps within `allowed`, and its error.
 
@@ -126,7 +133,7 @@ def _least_degree(series, lowest, most, expansion, allowed):
     rounding = expansion_rounding(expansion)
     if allowed <= 0 or rounding > allowed:
         return OPEN, 0.0
-    log_spread = np.log(expansion.weight) + np.log(expansion.spread) + expansion.shift
+    log_spread = _log_product(expansion.weight, expansion.spread) + expansion.shift
     log_radius = np.log(expansion.radius)
     log_allowed = np.log(allowed)
     for p in range(lowest, series.degree + 1):

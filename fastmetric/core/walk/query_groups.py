@@ -73,8 +73,10 @@ class Group(NamedTuple):
     strips: np.ndarray  # (GROUP / ROWS, d, ROWS)
     self_index: np.ndarray  # (m,)
     shift: float
-    totals: np.ndarray  # (m,): the sums so far are totals + carries
+    totals: np.ndarray  # (m,): the sums so far are totals + carries, and what all have in common
     carries: np.ndarray  # (m,)
+    common: np.ndarray  # (1,): a total and a carry again
+    common_carry: np.ndarray  # (1,)
     tile: np.ndarray  # scratch, as all that follows
     float32_strips: np.ndarray  # float32
     scratch: np.ndarray
@@ -105,6 +107,8 @@ def make_group(queries, cells, c, ref):
         queries.shifts[g],
         np.zeros(m),
         np.zeros(m),
+        np.zeros(1),
+        np.zeros(1),
         np.empty(strips.shape[0] * ROWS * LONGEST, queries.rows.dtype),
         np.zeros(strips.shape, np.float32),
         np.empty((scratch_rows(ref.series), m)),
@@ -241,6 +245,21 @@ def add_local(group, ref, rule, center, local):
 
 
 @jit
+def add_to_all(group, value):
+    """Add a value to the sums of all queries."""
+    add_to(group.common, group.common_carry, 0, value)
+
+
+@jit
+def share_common(group):
+    """Add what all queries have in common to the sum of each."""
+    for i in range(group.totals.size):
+        add_to(group.totals, group.carries, i, group.common[0])
+        group.carries[i] += group.common_carry[0]
+    group.common[0] = group.common_carry[0] = 0.0
+
+
+@jit
 def total_of(group, i):
-    """Return the sum of query i so far."""
+    """Return the sum of query i, what all have in common aside."""
     return group.totals[i] + group.carries[i]

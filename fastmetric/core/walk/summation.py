@@ -26,7 +26,7 @@ import numpy as np
 from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.error_bounds import ROUND_DOWN, SLACK, constant_error
 from fastmetric.core.far_field.expansions import local_to_child, moments_to_local
-from fastmetric.core.kernels import GAUSSIAN, exponent, has_tails, shifted_kernel
+from fastmetric.core.kernels import GAUSSIAN, has_tails, shifted_kernel
 from fastmetric.core.tree.balanced_tree import DEEPEST
 from fastmetric.core.tree.boxes import box_distances, middle_gap
 from fastmetric.core.vector.compensated_sums import add_to
@@ -55,7 +55,9 @@ from fastmetric.core.walk.query_groups import (
     add_far_field,
     add_leaf,
     add_local,
+    add_to_all,
     make_group,
+    share_common,
     total_of,
 )
 
@@ -64,7 +66,7 @@ _NARROWER = 0.6  # a part of a cell walks if it is so much narrower than the las
 
 @jit
 def _least(group):
-    """Return the smallest sum."""
+    """Return the smallest sum, what all have in common aside."""
     least = total_of(group, 0)
     for i in range(1, group.totals.size):
         least = min(least, total_of(group, i))
@@ -150,7 +152,7 @@ def _sum_cell(cells, c, walk, ledger, local, waiting, visits):
                 continue
         first = tree.children[node]
         if first >= 0 and nodes.radii[node] > cells.radii[c]:
-            height = _push(stack, height, lower, upper, tree.lower, tree.upper, first)
+            height = push(stack, height, lower, upper, tree.lower, tree.upper, first)
         else:
             waiting[count] = node
             count += 1
@@ -173,7 +175,8 @@ def _sum_group(group, walk, ledger, visits):
     self_range = group.first_self, group.last_self
     boxes = group.lower, group.upper
     floor = ledger.certain + _surely(*boxes, self_range, walk, group.shift)
-    ledger = _raised(ledger, group)
+    least = _least(group)
+    ledger = _raised(ledger, group, least)
     atol = rule.atol * exp64(min(group.shift, 700.0))
     while height > 0:
         height -= 1
@@ -186,19 +189,19 @@ def _sum_group(group, walk, ledger, visits):
         if s_lo >= 1 and not has_tails(rule.code):
             ledger = Ledger(ledger.spent, ledger.certain, ledger.left - weight)
             continue
-        code, allowed = OPEN, 0.0
+        code, allowed, constant = OPEN, 0.0, False
         holds_self = start <= group.last_self and group.first_self < stop
         if not holds_self and (rule.rtol > 0 or atol > 0):
             k_lo = shifted_kernel(rule.code, s_lo, group.shift)
             k_hi = shifted_kernel(rule.code, s_hi, group.shift)
             allowed = allowed_error(rule, atol, weight, k_hi, ledger, floor)
             error = constant_error(weight, k_lo, k_hi)
-            if error <= allowed:
+            constant = error <= allowed
+            if constant:
                 # A constant has no slope. Where the node could not have been left out as well, the
                 # slope is the centroid's: a sum may be flat over a node of one place, or nearly so.
                 code = NEGLIGIBLE if is_negligible(weight, k_lo, allowed) else CENTROID
-                for i in range(group.totals.size):
-                    add_to(group.totals, group.carries, i, 0.5 * weight * (k_lo + k_hi))
+                add_to_all(group, 0.5 * weight * (k_lo + k_hi))
             else:
                 bounds = Bounds(s_lo, s_hi, k_lo, k_hi)
                 code, error = cheapest_acceptance(group, ref, rule, node, bounds, allowed)
@@ -209,7 +212,7 @@ def _sum_group(group, walk, ledger, visits):
             if code != OPEN:
                 ledger = _accepted(ledger, error, weight, k_hi)
         if code == OPEN and first >= 0:
-            height = _push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
+            height = push(stack, height, group.lower, group.upper, tree.lower, tree.upper, first)
             continue
         if code == OPEN:
             code = PAIRS
@@ -220,17 +223,23 @@ def _sum_group(group, walk, ledger, visits):
                 add_leaf(group, ref, rule, start, stop)
                 tail = 0.0
             ledger = _accepted(ledger, tail, weight, 0.0)
-        ledger = _raised(ledger, group)
+        if not constant:
+            least = _least(group)
+        ledger = _raised(ledger, group, least)
         if visits.size > 0:
             visits[visited, 0], visits[visited, 1] = node, code
             visited += 1
+    share_common(group)
     return ledger.spent, visited
 
 
 @jit_in_order
-def _raised(ledger, group):
-    """Return the ledger with what the sums of a group so far make certain."""
-    certain = _least(group) * (1 - SLACK) - ledger.spent
+def _raised(ledger, group, least):
+    """Return the ledger with what the sums of a group so far make certain.
+
+    `least` is the smallest of them without what all have in common.
+    """
+    certain = (least + group.common[0]) * (1 - SLACK) - ledger.spent
     return Ledger(ledger.spent, max(ledger.certain, certain), ledger.left)
 
 
@@ -246,7 +255,7 @@ def _first_stack(lower, upper, tree, roots):
 
 
 @jit
-def _push(stack, height, low, high, lower, upper, first):
+def push(stack, height, low, high, lower, upper, first):
     """Put two children on the stack, the nearer one on top; return the new height.
 
     Boxes `lower`, `upper` of the nodes (m, d); if both touch the group's box, the
@@ -354,47 +363,3 @@ def _add_inherited(group, cells, c, ref, rule, local):
             add_to(group.totals, group.carries, i, local[0])
     elif np.any(local):
         add_local(group, ref, rule, cells.centers[c], local)
-
-
-@jit
-def largest_exponents(queries, walk, log_weights, first, last):
-    """Return max_j (log w_j - t_j), k = exp(-t), over all points except the query itself.
-
-    For the queries first:last, over the trees of a walk.
-    """
-    ref, rule, roots, largest = walk.ref, walk.rule, walk.roots, np.empty(last - first)
-    for i in range(first, last):
-        best, q = -np.inf, queries.rows[i].astype(np.float64)
-        for root in roots:
-            best = _largest_exponent(ref, rule, root, q, queries.self_index[i], log_weights, best)
-        largest[i - first] = best
-    return largest
-
-
-@jit
-def _largest_exponent(ref, rule, root, q, self_index, log_weights, best):
-    """Return the larger of `best` and max_j (log w_j - t_j) over the points but `self_index`.
-
-    Depth first, near nodes first; a node's terms are at most its weight at its nearest corner.
-    """
-    tree = ref.tree
-    stack = np.empty(DEEPEST, np.int64)
-    stack[0], height = root, 1
-    while height > 0:
-        height -= 1
-        node = stack[height]
-        sq_lo, _ = box_distances(q, q, tree.lower[node], tree.upper[node])
-        if np.log(ref.nodes.weights[node]) - exponent(rule.code, rule.factor * sq_lo) < best:
-            continue
-        first = tree.children[node]
-        if first >= 0:
-            height = _push(stack, height, q, q, tree.lower, tree.upper, first)
-            continue
-        for j in range(tree.starts[node], tree.stops[node]):
-            if j != self_index:
-                sq = 0.0
-                for k in range(q.size):
-                    gap = q[k] - tree.rows[j, k]
-                    sq += gap * gap
-                best = max(best, log_weights[j] - exponent(rule.code, rule.factor * sq))
-    return best

@@ -20,9 +20,10 @@ from fastmetric.core.error_bounds import (
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.walk.interaction_lists import CENTROID, PAIRS, InteractionLists, Walk
+from fastmetric.core.walk.largest_exponents import largest_exponents
 from fastmetric.core.walk.query_cells import make_query_cells
 from fastmetric.core.walk.query_groups import GROUP, Queries, Reference, Rule
-from fastmetric.core.walk.summation import group_sums, largest_exponents
+from fastmetric.core.walk.summation import group_sums
 from fastmetric.learn.tree_building import with_float32_leaves
 
 _GROUPS = 64  # of queries in a task
