@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastmetric import kernel_sums
@@ -96,6 +96,7 @@ def test_rounding_does_not_grow_with_the_number_of_points(dtype, method, place, 
 
 
 @settings(max_examples=150)
+@example(1, 1, 1.5, "gaussian", np.float64, "tree", False, 0)  # an error of the total's last bit
 @given(
     st.integers(1, 60),
     st.integers(1, 700),

@@ -31,6 +31,7 @@ _GROUPS = 64  # of queries in a task
 # so many, so that the prediction costs only a few per cent of what it saves.
 _PROBES, _PROBE_SHARE = (4, 12), 20
 _FLOAT32_SHARE = 0.4  # of the tolerance that the rounding of float32 may use
+_CLOSE = 1e-9  # relative errors whose rounding in a sum with 1 matters
 _QUERIES = 2000  # in a task that searches for their largest terms
 
 
@@ -61,7 +62,12 @@ class WalkSums(NamedTuple):
         # An expansion may be negative, within atol.
         parts = np.maximum([self.total, self.total - self.error, self.total + self.error], 0)
         with np.errstate(divide="ignore"):
-            return np.log(parts) - self.shift
+            logs = np.log(parts)
+        # The sum of a total and an error near its last bit would be rounded to that bit.
+        close = np.flatnonzero(self.error < _CLOSE * self.total)
+        ratio = self.error[close] / self.total[close]
+        logs[1:, close] = logs[0, close] + np.log1p([-ratio, ratio])
+        return logs - self.shift
 
 
 def in_float32(
