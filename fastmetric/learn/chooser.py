@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -10,6 +11,7 @@ class Way(Protocol):
     """One way to compute the sums of a problem; the problem is data and says what is summed."""
 
     all_pairs: ClassVar[bool]  # every pair is visited; else a structure leaves pairs out
+    method: ClassVar[str]  # "exact", "tree" or "grid": what users call it
 
     @property
     def name(self) -> str:
@@ -23,8 +25,11 @@ class Way(Protocol):
         """Return whether the way can compute this: by kernel, dimension, queries and rounding."""
 
     @staticmethod
-    def worth_building(problem: Any, n_jobs: int | None = None) -> bool:
-        """Return whether the way may save more than building it and counting its work take."""
+    def worth_building(problem: Any, n_jobs: int | None = None, best: float = math.inf) -> bool:
+        """Return whether the way may save more than building it and counting its work take.
+
+        `best` is the cost of the best structure so far, in nanoseconds.
+        """
 
     def cost(self) -> float:
         """Return what the sums that are asked for will take, in nanoseconds of `learn.costs`."""
@@ -40,11 +45,11 @@ def choose(
 
     `ways` are those of one question, the preferred ones first; the last one visits all pairs,
     serves every problem and is always worth building. Ways that do not serve the problem are left
-    out. Of the others, the first that is not over all pairs is the structure.
+    out. Of those that are not over all pairs, the structures, the first of every method counts.
 
-    * "tree": the structure; all pairs if there is none.
-    * "auto": the structure, if it is worth building and its cost, mostly counted on a few queries,
-      is below that of the first way over all pairs. Else all pairs.
+    * "tree", "grid": the structure of this method; all pairs if there is none.
+    * "auto": of the structures that are worth building, that of the least cost, mostly counted on
+      a few queries, if it is below the cost of the first way over all pairs. Else all pairs.
     * "exact": all pairs, by the first such way that is worth building.
 
     The rule looks at the problem only, never at a clock: the choice, and so the last bits, are the
@@ -52,7 +57,7 @@ def choose(
 
     * sums over classes and their gradient, for NCA and the E-step by differences:
       `pair_sums.ways.WAYS`;
-    * log sums of a density, and steps of mean shift: `kernel_sums.walk_ways.WAYS`;
+    * log sums of a density, and steps of mean shift: `kernel_sums.log_sums.WAYS`;
     * the E-step of Local Component Analysis: `local_component.e_step.WAYS`.
 
     Not sums, and so decided where they arise, by `cheaper` and the same table: neighbours by trees
@@ -61,17 +66,25 @@ def choose(
     """
     serving = [way for way in ways if way.serves(problem)]
     dense = [way for way in serving if way.all_pairs]
-    structure = next((way for way in serving if not way.all_pairs), None)
-    if structure is not None and method != "exact":
-        if method == "tree":
-            return structure(problem, n_jobs)
-        if structure.worth_building(problem, n_jobs):
-            candidate = structure(problem, n_jobs)
-            if cheaper(candidate.cost(), dense[0](problem, n_jobs).cost()):
-                return candidate
+    structures: dict[str, type[W]] = {}
+    for way in serving:
+        if not way.all_pairs:
+            structures.setdefault(way.method, way)
+    if method in structures:
+        return structures[method](problem, n_jobs)
+    if method == "auto":
+        best, least = None, math.inf
+        for structure in structures.values():
+            if structure.worth_building(problem, n_jobs, least):
+                candidate = structure(problem, n_jobs)
+                cost = candidate.cost()
+                if cheaper(cost, least):
+                    best, least = candidate, cost
+        if best is not None and cheaper(least, dense[0](problem, n_jobs).cost()):
+            return best
     return next(way for way in dense if way.worth_building(problem, n_jobs))(problem, n_jobs)
 
 
 def cheaper(candidate: float, dense: float) -> bool:
-    """Return whether the candidate's cost is below that of all pairs."""
+    """Return whether the candidate's cost is below that of another way."""
     return bool(candidate < dense)

@@ -37,6 +37,18 @@ CUTOFF = Costs(0.6, 0.7, point=300.0)
 CUTOFF_BY_SEGMENT = Costs(0.8, 0.7, point=500.0)  # log sums alone; a cell list per segment
 
 
+class GridCosts(NamedTuple):
+    """What sums of Gaussians by a lattice cost, in nanoseconds."""
+
+    place: float  # the taps of a point or a query, for every coordinate
+    row: float  # of eight taps, added or read
+    cell: float  # made and added up
+    cell_tap: float  # a pair of taps of the smoothing, at a cell
+
+
+GRID = GridCosts(8.0, 2.0, 2.0, 0.4)
+
+
 class GaussianCosts(NamedTuple):
     """What a pair of a query and a local Gaussian costs, in nanoseconds."""
 
@@ -83,6 +95,8 @@ TREE_ROWS = 5000  # of points, and of four times the queries: log sums with thei
 TREE_ROWS_PER_SEGMENT = 50
 TREE_POINTS = 1000  # log sums over a tree that is built in any case
 TREE_PAIRS = 2e8  # log sums by segment
+TREE_POINT, TREE_QUERY = 150.0, 250.0  # nanoseconds at least: a tree of points, and of queries
+GRID_QUERIES = 500
 CUTOFF_QUERIES = 500
 PRODUCT_DIMENSIONS = 16  # from which on the E-step multiplies rows instead of taking differences
 NEIGHBOUR_LIST_PAIRS = 1.2e7  # that may be listed, of 8 or 12 bytes

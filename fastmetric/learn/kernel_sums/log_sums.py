@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmetric import engine
 from fastmetric.core.error_bounds import (
     COARSEST_SLACK,
     distance_slack,
@@ -21,24 +20,20 @@ from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.walk.interaction_lists import Walk
-from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
-from fastmetric.core.walk.query_groups import LONGEST, Queries, Rule
+from fastmetric.core.walk.query_groups import LONGEST, Queries, Reference, Rule
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.bandwidths import Metric
-from fastmetric.learn.kernel_sums.certified_walks import (
-    Interactions,
-    group_starts,
-    in_float32,
-    walk_sums,
-)
+from fastmetric.learn.kernel_sums.certified_walks import group_starts, in_float32
 from fastmetric.learn.kernel_sums.kernel_table import KERNELS
-from fastmetric.learn.kernel_sums.walk_ways import WAYS, WalkProblem
+from fastmetric.learn.kernel_sums.lattice_sums import LatticeSums
+from fastmetric.learn.kernel_sums.point_lattice import Box, PointLattice, box_of
+from fastmetric.learn.kernel_sums.sum_problem import ROOT, SumProblem, SumWay
+from fastmetric.learn.kernel_sums.walk_ways import WALKS
 from fastmetric.learn.tree_building import NODES, SUMS_LEAF_SIZE, build_tree, summarised
 
-METHODS = ("auto", "exact", "tree")
+METHODS = ("auto", "exact", "tree", "grid")
+WAYS: tuple[type[SumWay], ...] = (LatticeSums, *WALKS)
 
-_LARGEST = -np.log(np.finfo(float).tiny)
-_ROOT = np.array([0])
 # Binary orders of magnitude that the weights of one tree may span: the product of a weight and a
 # kernel relative to the largest term then neither underflows nor overflows.
 _WEIGHT_SPAN = {np.dtype(np.float64): 400, np.dtype(np.float32): 40}
@@ -86,12 +81,31 @@ class KernelSums:
             how: dict[str, Any] = dict(kernel=kernel, bandwidth=bandwidth, leaf_size=leaf_size)
             self._parts = [KernelSums(X, part, n_jobs=n_jobs, **how) for part in parts]
             return
-        self._kept = np.flatnonzero(weights > 0)
-        self._unit = int(np.frexp(weights.max())[1]) - 1  # the binary logarithm of the unit
-        self._tree = build_tree(X[self._kept], min(leaf_size, LONGEST), n_jobs)
-        self._weights = np.ldexp(weights[self._kept], -self._unit)[self._tree.order]
-        self._log_total = float(np.log(self._weights.sum()))
+        self.kept = np.flatnonzero(weights > 0)
+        self.points = X if len(self.kept) == len(X) else X[self.kept]
+        self.unit = int(np.frexp(weights.max())[1]) - 1  # the binary logarithm of the unit
+        self.weights = np.ldexp(weights[self.kept], -self.unit)
+        self.total = float(self.weights.sum())
+        self._leaf_size = min(leaf_size, LONGEST)
+        self._tree: Tree | None = None
         self.set_bandwidth(metric.h)
+
+    @cached_property
+    def box(self) -> Box:
+        """Return the box of the points."""
+        return box_of(self.points, self.n_jobs)
+
+    @property
+    def has_tree(self) -> bool:
+        """Return whether the points' tree has been built."""
+        return self._tree is not None
+
+    @property
+    def tree(self) -> Tree:
+        """Return the points' tree."""
+        if self._tree is None:
+            self._tree = build_tree(self.points, self._leaf_size, self.n_jobs)
+        return self._tree
 
     def set_bandwidth(self, bandwidth: float) -> None:
         """Change the bandwidth; the tree is kept."""
@@ -104,22 +118,31 @@ class KernelSums:
         self._h = mantissa  # in units of 2^exponent
         width = Fraction(2 if self.code == GAUSSIAN else 1) * Fraction(mantissa) ** 2
         self._factor = float(1 / width)  # rounded once
-        d, tree = self.X.shape[1], self._tree
-        lower, upper = (self._scaled(box) for box in (tree.lower, tree.upper))
-        rows = np.zeros((len(tree.rows) + -len(tree.rows) % ALIGN, d), tree.rows.dtype)
-        self._scaled(tree.rows, out=rows[: len(tree.rows)])
-        stages = [
-            list(pairwise([*range(level.start, level.stop, NODES), level.stop]))
-            for level in reversed(_levels(tree))
-        ]
-        self._reference = summarised(
-            tree._replace(rows=rows, lower=lower, upper=upper),
-            self._weights,
-            self._h,
-            stages,
-            expanded=self.code == GAUSSIAN and highest_degree(d) > 1,
-            n_jobs=self.n_jobs,
-        )
+        self._reference: Reference | None = None
+        self._flat: Reference | None = None
+        self.lattice: tuple[Any, PointLattice, np.ndarray] | None = None  # the last one, smoothed
+
+    @property
+    def reference(self) -> Reference:
+        """Return the points' tree in units of a power of two near the bandwidth, summarised."""
+        if self._reference is None:
+            d, tree = self.X.shape[1], self.tree
+            lower, upper = (self._scaled(box) for box in (tree.lower, tree.upper))
+            rows = np.zeros((len(tree.rows) + -len(tree.rows) % ALIGN, d), tree.rows.dtype)
+            self._scaled(tree.rows, out=rows[: len(tree.rows)])
+            stages = [
+                list(pairwise([*range(level.start, level.stop, NODES), level.stop]))
+                for level in reversed(_levels(tree))
+            ]
+            self._reference = summarised(
+                tree._replace(rows=rows, lower=lower, upper=upper),
+                self.weights[tree.order],
+                self._h,
+                stages,
+                expanded=self.code == GAUSSIAN and highest_degree(d) > 1,
+                n_jobs=self.n_jobs,
+            )
+        return self._reference
 
     def log_sums(
         self,
@@ -141,14 +164,12 @@ class KernelSums:
                 rtol=rtol, atol=atol / len(self._parts), method=method, bounds=bounds
             )
             return _added([part.log_sums(query, label=label, **how) for part in self._parts])
-        order, queries = self._queries(query)
         eps = float(np.finfo(self.X.dtype).eps)
         with np.errstate(over="ignore"):
-            rule = self._rule(rtol, min(float(np.ldexp(atol, -self._unit)), 1e300))
-        plain = Walk(self._reference, rule, _ROOT)
-        problem = WalkProblem(queries, plain, lambda: self._walk(rule))
-        walk = choose(problem, WAYS, method, self.n_jobs).walk
-        estimate, *ends = self._log_sums(queries, walk, label)
+            rule = self._rule(rtol, min(float(np.ldexp(atol, -self.unit)), 1e300))
+        problem = SumProblem(self, query, rule)
+        way = choose(problem, WAYS, method, self.n_jobs)
+        out = way.log_sums(label)
         points = self.X if query is None else query
         norms = self._norms(points) if bounds else np.zeros(len(points))
         if bounds and not has_tails(self.code):
@@ -159,12 +180,11 @@ class KernelSums:
             if slack < COARSEST_SLACK:
                 for k, sign in enumerate((1, -1)):
                     moved = rule._replace(factor=rule.factor * (1 + sign * slack))
-                    ends[k] = self._log_sums(queries, walk._replace(rule=moved), label)[1 + k]
+                    out[1 + k] = way.log_sums(label, moved)[1 + k]
             else:  # all that is known is that a kernel is at most 1
-                total = self._log_total + self._unit * math.log(2)
-                ends = [np.full(len(order), -np.inf), np.full(len(order), total)]
-        out = np.empty((3, len(order)))
-        out[:, order] = (estimate, *ends) if bounds else (estimate, estimate, estimate)
+                out[1], out[2] = -np.inf, math.log(self.total) + self.unit * math.log(2)
+        if not bounds:
+            out[1] = out[2] = out[0]
         if bounds:
             sizes = self._sizes(out)
             rounding = log_rounding(self.X.shape[1], sizes, eps)
@@ -173,13 +193,13 @@ class KernelSums:
             out[1] -= rounding
             out[2] += rounding
             if has_tails(self.code):  # a sum below the range of its log is not 0
-                alone = len(self._kept) == 1 and query is None
+                alone = len(self.kept) == 1 and query is None
                 lost = np.isneginf(out[2])
-                lost[self._kept if alone else []] = False
+                lost[self.kept if alone else []] = False
                 # The squared distance overflowed: s is at least a half of the largest number.
                 most = float(np.finfo(float).max) / 4
                 exponent = most if self.code == GAUSSIAN else math.sqrt(most) / 2
-                out[2, lost] = max(0.0, self._log_total) - exponent
+                out[2, lost] = max(0.0, math.log(self.total)) - exponent
         return LogSums(*out)
 
     def _norms(self, rows: np.ndarray) -> np.ndarray:
@@ -193,11 +213,26 @@ class KernelSums:
 
         Of log S, of log S in units of the largest weight, and of log(W / S), W the total weight.
         """
-        in_units = logs - self._unit * math.log(2)
+        in_units = logs - self.unit * math.log(2)
         with np.errstate(invalid="ignore"):
-            below_total = self._log_total - in_units
+            below_total = math.log(self.total) - in_units
             sizes = np.maximum(np.maximum(np.abs(logs), np.abs(in_units)), below_total)
         return np.where(np.isfinite(logs), sizes, 0).max(axis=0)
+
+    @property
+    def flat_reference(self) -> Reference:
+        """Return the points as they come, for sums over all of them at a few queries."""
+        if self._flat is None:
+            n, d = self.points.shape
+            rows = np.zeros((n + -n % ALIGN, d), self.points.dtype)
+            self._scaled(self.points, out=rows[:n])
+            lower, upper = rows[:n].min(axis=0)[None], rows[:n].max(axis=0)[None]
+            ends = np.array([0]), np.array([n]), np.array([-1])
+            tree = Tree(np.arange(n), rows, *ends, lower, upper)
+            self._flat = summarised(
+                tree, self.weights, self._h, [[(0, 1)]], expanded=False, n_jobs=self.n_jobs
+            )
+        return self._flat
 
     def _scaled(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return rows (n, d) in the units of the sums."""
@@ -211,28 +246,9 @@ class KernelSums:
         The kernel is Gaussian. The sums are within `rtol`; the steps are gradients of these sums.
         """
         assert not self._parts, "mean shift has no weights"
-        order, queries = self._queries(query)
-        rule = self._rule(rtol, 0.0)
-        walk = Walk(self._reference, rule, _ROOT, keep=True)
-        # Steps follow the interaction lists of walks in float64.
-        walk = choose(WalkProblem(queries, walk, lambda: walk), WAYS, n_jobs=self.n_jobs).walk
-        [found] = walk_sums([(queries, walk)], self.n_jobs, label)
-
-        def task(part: Interactions) -> np.ndarray:
-            return replay_mean_shift(part.queries, walk, part.lists)
-
-        together = np.empty(query.shape)
-        alone = np.empty((len(found.underflowed), query.shape[1]))
-        results = engine.run(task, found.interactions, n_jobs=self.n_jobs, label=label)
-        for part, steps in zip(found.interactions, results, strict=True):
-            start = part.queries.starts[part.lists.first]
-            target = together if part.queries is queries else alone
-            target[start : start + len(steps)] = steps
-        together[found.underflowed] = alone
-        logs, moves = np.empty(len(query)), np.empty(query.shape)
-        logs[order] = found.logs()[0] + self._unit * math.log(2)
-        moves[order] = np.ldexp(together, self._exponent)
-        return logs, moves
+        problem = SumProblem(self, query, self._rule(rtol, 0.0), in_float32=False)
+        found = choose(problem, WALKS, n_jobs=self.n_jobs).mean_shift(label)
+        return found.logs + self.unit * math.log(2), np.ldexp(found.steps, self._exponent)
 
     def _rule(self, rtol: float, atol: float) -> Rule:
         """Return the rule of a walk within the tolerances."""
@@ -241,39 +257,34 @@ class KernelSums:
         rtol = float(max(rtol, np.finfo(self.X.dtype).eps / 2))
         return Rule(self.code, self._factor, rtol, float(atol))
 
-    def _walk(self, rule: Rule) -> Walk:
+    def walk_over_leaves(self, rule: Rule) -> Walk:
         """Return the walk by a rule, leaves in float32 if its tolerance is wide enough [SUM-8]."""
-        self._reference, rule = in_float32(self._reference, rule, self._h, self.n_jobs)
-        return Walk(self._reference, rule, _ROOT)
+        self._reference, rule = in_float32(self.reference, rule, self._h, self.n_jobs)
+        return Walk(self._reference, rule, ROOT)
 
-    def _log_sums(self, queries: Queries, walk: Walk, label: str | None) -> list[np.ndarray]:
-        """Return the logs of the sums and of their bounds (m,), up to rounding."""
-        [found] = walk_sums([(queries, walk)], self.n_jobs, label)
-        whole = found._replace(
-            total=np.ldexp(found.total, self._unit), error=np.ldexp(found.error, self._unit)
-        )
-        # The unit is multiplied before the log where possible: logs of opposite sign cancel.
-        apart, logs = found.logs() + self._unit * math.log(2), whole.logs()
-        with np.errstate(invalid="ignore"):  # a shift beyond float32 is infinite
-            return list(np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart))
+    def grouped(
+        self, rows: np.ndarray, own: np.ndarray | None, flat: bool = False
+    ) -> tuple[np.ndarray, Queries]:
+        """Return the caller's row of each query (m, d), and the queries, grouped.
 
-    def _queries(self, query: np.ndarray | None) -> tuple[np.ndarray, Queries]:
-        """Return the caller's row of each query, and the queries, grouped."""
-        whole = len(self._kept) == len(self.X)
-        points = self.X if query is None else query.astype(self.X.dtype, copy=False)
-        if whole and (query is None or np.array_equal(points, self.X)):
-            tree, rows = self._tree, self._reference.tree.rows[: len(points)]
+        `own` (m,) are the points that the queries are, left out of their sums, or -1; numbered in
+        the order of the tree, or as they come if `flat`.
+        """
+        whole = len(self.kept) == len(self.X) and not flat
+        if whole and (rows is self.X or np.array_equal(rows, self.X)):
+            tree, scaled = self.tree, self.reference.tree.rows[: len(rows)]
         else:
-            tree = build_tree(points, SUMS_LEAF_SIZE, self.n_jobs)
-            rows = self._scaled(tree.rows, out=tree.rows)
-        self_index = np.full(len(points), -1)
-        if query is None:
-            place = np.full(len(points), -1)
-            place[self._kept[self._tree.order]] = np.arange(len(self._kept))
-            self_index = place[tree.order]
+            tree = build_tree(rows, SUMS_LEAF_SIZE, self.n_jobs)
+            scaled = self._scaled(tree.rows, out=tree.rows)
+        self_index = np.full(len(rows), -1)
+        if own is not None:
+            place = np.full(len(self.X) + 1, -1)  # the last one: no point
+            ordered = self.kept if flat else self.kept[self.tree.order]
+            place[ordered] = np.arange(len(self.kept))
+            self_index = place[own[tree.order]]
         starts = group_starts(tree)
-        stops = np.append(starts[1:], len(points))
-        return tree.order, Queries(rows, self_index, starts, stops, np.zeros(len(starts)))
+        stops = np.append(starts[1:], len(rows))
+        return tree.order, Queries(scaled, self_index, starts, stops, np.zeros(len(starts)))
 
 
 def _parts_of_like_weights(weights: np.ndarray, span: int) -> list[np.ndarray]:

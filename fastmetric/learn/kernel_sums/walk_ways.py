@@ -1,61 +1,111 @@
-"""The ways to sum kernels over all points at many queries, for `learn.chooser.choose`."""
+"""Sums of kernels over all points by walks: over a tree, or over all pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple, Protocol
+import math
+from functools import cached_property
+from typing import ClassVar
 
+import numpy as np
+
+from fastmetric import engine
 from fastmetric.core.walk.interaction_lists import Walk
-from fastmetric.core.walk.query_groups import Queries
+from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
+from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
-from fastmetric.learn.chooser import Way
-from fastmetric.learn.kernel_sums.certified_walks import Probe, predicted_work
+from fastmetric.learn.kernel_sums.certified_walks import (
+    Interactions,
+    Probe,
+    predicted_work,
+    walk_sums,
+)
+from fastmetric.learn.kernel_sums.sum_problem import Shifted, SteppingWay, SumProblem
+
+_LARGEST = -np.log(np.finfo(float).tiny)
 
 
-class WalkProblem(NamedTuple):
-    """What is summed: all points of one tree, at grouped queries."""
+class _WalkSums:
+    """Sums by a walk."""
 
-    queries: Queries
-    walk: Walk  # which points, and to which tolerance
-    over_leaves: Callable[[], Walk]  # the same; leaves may be in float32, written on demand
+    problem: SumProblem
+    n_jobs: int | None
 
-    @property
-    def n(self) -> int:
-        """Return the number of points."""
-        return int(self.walk.ref.tree.stops[0])
-
-
-class WalkWay(Way, Protocol):
-    """A way to sum that is a walk."""
-
-    @property
+    @cached_property
     def walk(self) -> Walk:
         """Return the walk that the queries take."""
+        raise NotImplementedError
+
+    def log_sums(self, label: str | None = None, rule: Rule | None = None) -> np.ndarray:
+        """Return the logs of the sums and of their bounds (3, m), up to rounding."""
+        order, queries = self.problem.grouped
+        walk = self.walk if rule is None else self.walk._replace(rule=rule)
+        [found] = walk_sums([(queries, walk)], self.n_jobs, label)
+        unit = self.problem.sums.unit
+        whole = found._replace(total=np.ldexp(found.total, unit), error=np.ldexp(found.error, unit))
+        # The unit is multiplied before the log where possible: logs of opposite sign cancel.
+        apart, logs = found.logs() + unit * np.log(2), whole.logs()
+        out = np.empty(logs.shape)
+        with np.errstate(invalid="ignore"):  # a shift beyond float32 is infinite
+            out[:, order] = np.where(np.abs(logs + found.shift) < _LARGEST, logs, apart)
+        return out
+
+    def mean_shift(self, label: str | None = None) -> Shifted:
+        """Return log sums and steps of mean shift [SHI-1], gradients of these sums."""
+        order, queries = self.problem.grouped
+        walk = self.walk._replace(keep=True)
+        [found] = walk_sums([(queries, walk)], self.n_jobs, label)
+
+        def task(part: Interactions) -> np.ndarray:
+            return replay_mean_shift(part.queries, walk, part.lists)
+
+        together = np.empty(queries.rows.shape)
+        alone = np.empty((len(found.underflowed), queries.rows.shape[1]))
+        results = engine.run(task, found.interactions, n_jobs=self.n_jobs, label=label)
+        for part, steps in zip(found.interactions, results, strict=True):
+            start = part.queries.starts[part.lists.first]
+            target = together if part.queries is queries else alone
+            target[start : start + len(steps)] = steps
+        together[found.underflowed] = alone
+        logs, moves = np.empty(len(together)), np.empty(together.shape)
+        logs[order], moves[order] = found.logs()[0], together
+        return Shifted(logs, moves)
 
 
-class TreeWalk:
+class TreeWalk(_WalkSums):
     """Nodes of the tree that are far away, or of no weight, are not opened."""
 
     all_pairs: ClassVar[bool] = False
+    method: ClassVar[str] = "tree"
     name = "tree"
 
-    def __init__(self, problem: WalkProblem, n_jobs: int | None = None) -> None:
-        """Take a walk over leaves."""
-        self.problem, self.n_jobs, self.walk = problem, n_jobs, problem.over_leaves()
+    def __init__(self, problem: SumProblem, n_jobs: int | None = None) -> None:
+        """Take the points and the queries."""
+        self.problem, self.n_jobs = problem, n_jobs
+
+    @cached_property
+    def walk(self) -> Walk:
+        """Return the walk; its leaves may be in float32."""
+        return self.problem.over_leaves()
 
     @staticmethod
-    def serves(problem: WalkProblem) -> bool:
+    def serves(problem: SumProblem) -> bool:
         """Return True: a tree serves every problem."""
         return True
 
     @staticmethod
-    def worth_building(problem: WalkProblem, n_jobs: int | None = None) -> bool:
-        """Return whether points are many; the tree itself is there in any case."""
-        return problem.n >= costs.TREE_POINTS
+    def worth_building(
+        problem: SumProblem, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
+        """Return whether points are many, and building trees takes less than the best way.
+
+        Whether a tree is there already must not matter: the choice would depend on former calls.
+        """
+        least = problem.n * costs.TREE_POINT + len(problem.rows) * costs.TREE_QUERY
+        return problem.n >= costs.TREE_POINTS and least < best
 
     def cost(self) -> float:
         """Return what the sums will take, in nanoseconds: by counts, from a few groups."""
-        queries, table = self.problem.queries, costs.SUMS
+        queries, table = self.problem.grouped[1], costs.SUMS
         if self.walk.rule.in_float32:
             table = costs.SUMS_IN_FLOAT32
         groups = [Probe(queries, g, (self.walk,)) for g in range(len(queries.starts))]
@@ -65,30 +115,38 @@ class TreeWalk:
         return counted * len(queries.rows) / work.queries
 
 
-class ExactWalk:
+class ExactWalk(_WalkSums):
     """All points, in large tiles."""
 
     all_pairs: ClassVar[bool] = True
+    method: ClassVar[str] = "exact"
     name = "all pairs"
 
-    def __init__(self, problem: WalkProblem, n_jobs: int | None = None) -> None:
+    def __init__(self, problem: SumProblem, n_jobs: int | None = None) -> None:
         """Take a walk that leaves nothing out."""
-        self.problem, self.walk = problem, problem.walk._replace(exact=True)
+        self.problem, self.n_jobs = problem, n_jobs
+
+    @cached_property
+    def walk(self) -> Walk:
+        """Return the walk."""
+        return self.problem.walk()._replace(exact=True)
 
     @staticmethod
-    def serves(problem: WalkProblem) -> bool:
+    def serves(problem: SumProblem) -> bool:
         """Return True: all pairs serve every problem."""
         return True
 
     @staticmethod
-    def worth_building(problem: WalkProblem, n_jobs: int | None = None) -> bool:
+    def worth_building(
+        problem: SumProblem, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
         """Return True: there is nothing to build."""
         return True
 
     def cost(self) -> float:
         """Return what the sums will take, in nanoseconds."""
-        (m, d), table = self.problem.queries.rows.shape, costs.SUMS
+        (m, d), table = self.problem.rows.shape, costs.SUMS
         return self.problem.n * m * (table.dense_pair + table.per_dimension * d)
 
 
-WAYS: tuple[type[WalkWay], ...] = (TreeWalk, ExactWalk)
+WALKS: tuple[type[SteppingWay], ...] = (TreeWalk, ExactWalk)

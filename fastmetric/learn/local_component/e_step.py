@@ -11,6 +11,7 @@ sum_i u_i w_iᵀ. In many dimensions, and where that loss is harmless, products 
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -46,6 +47,7 @@ class Differences:
     """
 
     all_pairs: ClassVar[bool] = True
+    method: ClassVar[str] = "exact"
     name = "differences"
 
     def __init__(self, problem: Neighbours, n_jobs: int | None = None) -> None:
@@ -58,7 +60,9 @@ class Differences:
         return True
 
     @staticmethod
-    def worth_building(problem: Neighbours, n_jobs: int | None = None) -> bool:
+    def worth_building(
+        problem: Neighbours, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
         """Return True: there is nothing to build."""
         return True
 

@@ -11,6 +11,7 @@ j < i.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -48,6 +49,7 @@ class NeighbourList:
     """Rows W (n, D) among each other, by distances in the first q coordinates."""
 
     all_pairs: ClassVar[bool] = False
+    method: ClassVar[str] = "tree"
     name = "neighbour list"
 
     def __init__(self, problem: Neighbours, n_jobs: int | None = None) -> None:
@@ -68,7 +70,9 @@ class NeighbourList:
         return problem.batch is None and are_safe(problem)
 
     @staticmethod
-    def worth_building(problem: Neighbours, n_jobs: int | None = None) -> bool:
+    def worth_building(
+        problem: Neighbours, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
         """Return True: the cost is estimated from a few rows."""
         return True
 

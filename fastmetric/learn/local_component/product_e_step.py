@@ -12,6 +12,7 @@ scatter lose eps |w|² to cancellation; where that would show, pairs are taken b
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ class Products:
     """Rows among all neighbours, by products of matrices."""
 
     all_pairs: ClassVar[bool] = True
+    method: ClassVar[str] = "exact"
     name = "products"
 
     def __init__(self, problem: Neighbours, n_jobs: int | None = None) -> None:
@@ -65,7 +67,9 @@ class Products:
         return are_safe(problem)
 
     @staticmethod
-    def worth_building(problem: Neighbours, n_jobs: int | None = None) -> bool:
+    def worth_building(
+        problem: Neighbours, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
         """Return True: there is nothing to build."""
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -41,6 +42,7 @@ class RowPairs:
     """Any queries against all points, each query relative to its nearest point: at any scale."""
 
     all_pairs: ClassVar[bool] = True
+    method: ClassVar[str] = "exact"
     name, pair_share = "all pairs", 1.0
 
     def __init__(
@@ -66,7 +68,9 @@ class RowPairs:
         return True
 
     @staticmethod
-    def worth_building(problem: PairProblem, n_jobs: int | None = None) -> bool:
+    def worth_building(
+        problem: PairProblem, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
         """Return True: there is nothing to build."""
         return True
 
@@ -135,6 +139,7 @@ class SymmetricPairs:
     """
 
     all_pairs: ClassVar[bool] = True
+    method: ClassVar[str] = "exact"
     name, pair_share = "all pairs", 1.0
 
     def __init__(
@@ -157,7 +162,9 @@ class SymmetricPairs:
         return problem.queries is None and not problem.per_segment
 
     @staticmethod
-    def worth_building(problem: PairProblem, n_jobs: int | None = None) -> bool:
+    def worth_building(
+        problem: PairProblem, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
         """Return whether most sums can be represented: each that underflows is summed again."""
         return problem.code != GAUSSIAN or not mostly_underflowed(problem, n_jobs)
 

@@ -8,6 +8,7 @@ points beyond its cutoff are omitted.
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
@@ -66,6 +67,7 @@ class ClassTrees:
     """The k-d trees of all segments."""
 
     all_pairs: ClassVar[bool] = False
+    method: ClassVar[str] = "tree"
     name = "trees"
 
     def __init__(self, problem: PairProblem, n_jobs: int | None = None) -> None:
@@ -111,7 +113,9 @@ class ClassTrees:
         return problem.dims == problem.points.shape[1]
 
     @staticmethod
-    def worth_building(problem: PairProblem, n_jobs: int | None = None) -> bool:
+    def worth_building(
+        problem: PairProblem, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
         """Return whether dimensions are few and points are many, also in a segment in the mean.
 
         Sums with a gradient need a quarter as many queries, which pay for the trees of all points.

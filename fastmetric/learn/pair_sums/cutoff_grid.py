@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from copy import copy
 from itertools import pairwise
@@ -43,6 +44,7 @@ class CutoffGrid:
     """Points of up to three dimensions in a cell list, for the biweight kernel."""
 
     all_pairs: ClassVar[bool] = False
+    method: ClassVar[str] = "tree"
     name = "pairs within the cutoff"
 
     def __init__(self, problem: PairProblem, n_jobs: int | None = None) -> None:
@@ -82,7 +84,9 @@ class CutoffGrid:
         return problem.code == BIWEIGHT and problem.dims == d <= len(COORDINATES)
 
     @staticmethod
-    def worth_building(problem: PairProblem, n_jobs: int | None = None) -> bool:
+    def worth_building(
+        problem: PairProblem, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
         """Return whether there are many queries."""
         return problem.m >= costs.CUTOFF_QUERIES
 

@@ -1,0 +1,161 @@
+"""Sums of Gaussians by a lattice, where its bounds allow it, and by walks elsewhere."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.lattice.stencils import AXES
+from fastmetric.core.walk.query_groups import Rule
+from fastmetric.learn import costs
+from fastmetric.learn.chooser import choose
+from fastmetric.learn.kernel_sums.lattice_plan import Plan, plans
+from fastmetric.learn.kernel_sums.point_lattice import (
+    NO_WEIGHTS,
+    Box,
+    PointLattice,
+    box_of,
+    shape_of,
+)
+from fastmetric.learn.kernel_sums.sum_problem import SumProblem
+from fastmetric.learn.kernel_sums.walk_ways import WALKS, ExactWalk
+
+_FEW = 128  # queries that are summed over all points rather than over a tree that has to be built
+_FINEST, _COARSEST = 1e-9, 0.3  # tolerances below have no plan, wider ones that of the second
+_BESIDE = 6.5  # bandwidths around the points in which queries are read off
+_LIGHTER = 2.0  # nats: sums so far below the weight of a point are within the tolerance, too
+_CELLS, _CELLS_PER_ROW = 1 << 21, 2  # of a lattice at most: so many, or for every point and query
+
+
+class _Fit(NamedTuple):
+    """A plan, the box that its lattice covers, and what the sums by it take."""
+
+    plan: Plan
+    rtol: float
+    box: Box
+    nanoseconds: float
+
+
+class LatticeSums:
+    """Points are spread onto a lattice, which is smoothed and read off at the queries [GRD-1]."""
+
+    all_pairs: ClassVar[bool] = False
+    method: ClassVar[str] = "grid"
+    name = "grid"
+
+    def __init__(self, problem: SumProblem, n_jobs: int | None = None) -> None:
+        """Take the points and the queries."""
+        self.problem, self.n_jobs = problem, n_jobs
+        self.walked = 0  # queries of the last sums that the lattice could not certify
+
+    @staticmethod
+    def serves(problem: SumProblem) -> bool:
+        """Return whether the kernel is Gaussian and dimensions are few."""
+        return problem.rule.code == GAUSSIAN and problem.rows.shape[1] <= AXES
+
+    @staticmethod
+    def worth_building(
+        problem: SumProblem, n_jobs: int | None = None, best: float = math.inf
+    ) -> bool:
+        """Return whether points and queries are many."""
+        return problem.n >= costs.TREE_POINTS and len(problem.rows) >= costs.GRID_QUERIES
+
+    @cached_property
+    def _fit(self) -> _Fit | None:
+        """Return the cheapest plan; None, if every lattice has too many cells."""
+        problem, sums = self.problem, self.problem.sums
+        n, m, d = problem.n, len(problem.rows), problem.rows.shape[1]
+        box, most = self._box(), max(_CELLS, _CELLS_PER_ROW * (n + m))
+        found = []
+        for plan in _plans(problem):
+            cells = math.prod(shape_of(plan, box, sums.bandwidth))
+            if cells <= most and 1 / (plan.spacing * sums.bandwidth) < math.inf:
+                found.append(_Fit(plan, _tolerance(problem), box, _price(plan, d, n, m, cells)))
+        return min(found, key=lambda fit: fit.nanoseconds, default=None)
+
+    def _box(self) -> Box:
+        """Return the box of the points, with room for queries around it."""
+        sums, query = self.problem.sums, self.problem.query
+        points = sums.box
+        if query is None:
+            return points
+        asked, beside = box_of(self.problem.rows, self.n_jobs), _BESIDE * sums.bandwidth
+        return Box(
+            np.minimum(points.lower, np.maximum(asked.lower, points.lower - beside)),
+            np.maximum(points.upper, np.minimum(asked.upper, points.upper + beside)),
+        )
+
+    def cost(self) -> float:
+        """Return what the sums will take, in nanoseconds."""
+        return math.inf if self._fit is None else self._fit.nanoseconds
+
+    def log_sums(self, label: str | None = None, rule: Rule | None = None) -> np.ndarray:
+        """Return the logs of the sums and of their bounds (3, m), up to rounding."""
+        problem, sums = self.problem, self.problem.sums
+        rule = problem.rule if rule is None else rule
+        out = np.empty((3, len(problem.rows)))
+        if self._fit is None:
+            left = np.arange(out.shape[1])
+        else:
+            lower, upper = self._intervals(self._fit, label)
+            accepted = upper - lower <= 2 * (rule.rtol * lower + rule.atol)
+            left = np.flatnonzero(~accepted)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                np.log([(lower + upper) / 2, lower, upper], out=out)
+            out += sums.unit * math.log(2)
+        self.walked = len(left)
+        if left.size > _FEW:
+            out[:, left] = choose(problem.some(left), WALKS, n_jobs=self.n_jobs).log_sums(label)
+        elif left.size:
+            out[:, left] = ExactWalk(problem.some(left, flat=True), self.n_jobs).log_sums(label)
+        return out
+
+    def _intervals(self, fit: _Fit, label: str | None) -> np.ndarray:
+        """Return certified bounds (2, m) of the sums, lower and upper."""
+        problem, sums = self.problem, self.problem.sums
+        points, weights = sums.points, sums.weights
+        key = fit.plan, fit.rtol, *fit.box.lower, *fit.box.upper
+        sorting = None
+        if sums.lattice is None or sums.lattice[0] != key:
+            lattice = PointLattice(fit.plan, fit.rtol, fit.box, sums.bandwidth, self.n_jobs)
+            sorting = lattice.sorting(points)
+            sums.lattice = key, lattice, lattice.spread(points, weights, sorting, label)
+        _, lattice, values = sums.lattice
+        own, rows = problem.own, problem.rows
+        own_weights = NO_WEIGHTS
+        if own is not None:
+            by_point = np.zeros(len(sums.X) + 1)  # the last one: no point
+            by_point[sums.kept] = weights
+            own_weights = by_point[own]
+        if sorting is None or rows is not points:
+            sorting = lattice.sorting(rows)
+        margins = lattice.margins(len(points), sums.total, own is not None)
+        return lattice.read(values, rows, sorting, own_weights, margins, label)
+
+
+def _tolerance(problem: SumProblem) -> float:
+    """Return the relative tolerance of the sums; that of the largest one, if it is absolute."""
+    rtol = max(problem.rule.rtol, problem.rule.atol / problem.sums.total)
+    return min(rtol, _COARSEST)
+
+
+def _plans(problem: SumProblem) -> tuple[Plan, ...]:
+    """Return the plans for a sum somewhat below the largest weight, which is 1 in its unit.
+
+    There are none for a tolerance near rounding, among them that of sums without a tolerance.
+    """
+    if _tolerance(problem) < _FINEST:
+        return ()
+    log_mass = 2 * math.ceil((max(0.0, math.log(problem.sums.total)) + _LIGHTER) / 2)
+    return plans(problem.rows.shape[1], _tolerance(problem), float(log_mass))
+
+
+def _price(plan: Plan, d: int, n: int, m: int, cells: float) -> float:
+    """Return what a lattice takes, in nanoseconds: by counts."""
+    table, rows = costs.GRID, plan.width ** (d - 1) * -(-plan.width // 8)
+    each = table.place * d + table.row * rows
+    return (n + m) * each + cells * (table.cell + d * (plan.reach + 1) * table.cell_tap)

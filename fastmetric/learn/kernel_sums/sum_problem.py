@@ -1,0 +1,102 @@
+"""What is summed at queries (`SumProblem`), and what every way to sum offers (`SumWay`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from fastmetric.core.walk.interaction_lists import Walk
+from fastmetric.core.walk.query_groups import Queries, Rule
+from fastmetric.learn.chooser import Way
+
+if TYPE_CHECKING:
+    from fastmetric.learn.kernel_sums.log_sums import KernelSums
+
+ROOT = np.array([0])
+
+
+class Shifted(NamedTuple):
+    """Log sums (m,) and steps of mean shift (m, d), in units of the sums."""
+
+    logs: np.ndarray
+    steps: np.ndarray
+
+
+class SumProblem:
+    """The sums over all points at some queries, to a tolerance.
+
+    Trees of points and of queries are built when a way asks for them.
+    """
+
+    def __init__(
+        self,
+        sums: KernelSums,
+        query: np.ndarray | None,
+        rule: Rule,
+        own: np.ndarray | None = None,
+        *,
+        in_float32: bool = True,
+        flat: bool = False,
+    ) -> None:
+        """Take queries (m, d), or None: all points, each left out of its own sum.
+
+        `own` (m,): the point that a query is, to be left out, or -1; None: no query is one. Leaves
+        of a tree may be `in_float32`, where the tolerance allows it; `flat`: there is no tree, as
+        queries are few.
+        """
+        self.sums, self.query, self.rule, self._own = sums, query, rule, own
+        self._in_float32, self._flat = in_float32, flat
+
+    @property
+    def n(self) -> int:
+        """Return the number of points of positive weight."""
+        return len(self.sums.kept)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Return the queries (m, d), in the units and the precision of the points."""
+        X = self.sums.X
+        return X if self.query is None else self.query.astype(X.dtype, copy=False)
+
+    @property
+    def own(self) -> np.ndarray | None:
+        """Return the points (m,) that the queries are, left out of their sums; -1: none."""
+        return np.arange(len(self.sums.X)) if self.query is None else self._own
+
+    @cached_property
+    def grouped(self) -> tuple[np.ndarray, Queries]:
+        """Return the caller's row of each query, and the queries, grouped by a tree."""
+        return self.sums.grouped(self.rows, self.own, self._flat)
+
+    def walk(self) -> Walk:
+        """Return the walk over all points."""
+        reference = self.sums.flat_reference if self._flat else self.sums.reference
+        return Walk(reference, self.rule, ROOT)
+
+    def over_leaves(self) -> Walk:
+        """Return the walk, leaves in float32 if the tolerance allows it [SUM-8]."""
+        return self.sums.walk_over_leaves(self.rule) if self._in_float32 else self.walk()
+
+    def some(self, numbers: np.ndarray, *, flat: bool = False) -> SumProblem:
+        """Return the same for some of the queries, by their numbers."""
+        own = None if self.own is None else self.own[numbers]
+        return SumProblem(self.sums, self.rows[numbers], self.rule, own, flat=flat)
+
+
+class SumWay(Way, Protocol):
+    """A way to sum kernels over all points at many queries."""
+
+    def log_sums(self, label: str | None = None, rule: Rule | None = None) -> np.ndarray:
+        """Return the logs of the sums and of their bounds (3, m), up to rounding.
+
+        By another `rule` than the problem's, if given.
+        """
+
+
+class SteppingWay(SumWay, Protocol):
+    """A way to sum that has steps of mean shift, too."""
+
+    def mean_shift(self, label: str | None = None) -> Shifted:
+        """Return log sums and steps of mean shift [SHI-1], gradients of these sums."""
