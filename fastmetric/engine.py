@@ -23,6 +23,8 @@ import joblib
 from threadpoolctl import OpenBLASController, ThreadpoolController
 from tqdm import tqdm
 
+from fastmetric._blas_buffers import BlasBuffers
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -36,28 +38,40 @@ class _OneThreadBlas:
 
     threadpoolctl's limits are global: two overlapping fits that each set and restored them
     would restore the wrong number. The first user sets the limit, the last one lifts it.
+
+    BLAS has its buffers before a user's threads call it: it does not survive to find no memory.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users: set[object] = set()
+        self._users: dict[object, tuple[int, int]] = {}  # thread, and threads of its team
+        self._buffers = BlasBuffers()
         self._controller: ThreadpoolController | None = None
         self._limiter: Any = None
 
-    def enter(self, user: object) -> None:
-        """Add a user; set the limit if it is the first."""
+    def enter(self, user: object, team: int) -> None:
+        """Add a user with a team of so many threads; set the limit if it is the first.
+
+        MemoryError if BLAS cannot have its buffers; the user is to leave then, too.
+        """
         with self._lock:
-            self._users.add(user)
+            self._users[user] = threading.get_ident(), team
+            self._controller = self._controller or ThreadpoolController()
             if self._limiter is None:
-                self._controller = self._controller or ThreadpoolController()
                 _anyone_may_set_blas_threads()
                 self._limiter = self._controller.limit(limits=1, user_api="blas")
                 _anyone_may_set_blas_threads()
+            self._buffers.have(self._callers(), self._controller.lib_controllers)
+
+    def _callers(self) -> int:
+        """Return the number of threads that may be in BLAS at once: the users and their teams."""
+        callers, teams = zip(*self._users.values(), strict=True)
+        return len(set(callers)) + sum(set(teams))  # there is one team of a size
 
     def leave(self, user: object) -> None:
         """Remove a user, if it ever came in; lift the limit if it was the last."""
         with self._lock:
-            self._users.discard(user)
+            self._users.pop(user, None)
             if not self._users and self._limiter is not None:
                 _anyone_may_set_blas_threads()
                 self._limiter.restore_original_limits()
@@ -68,6 +82,7 @@ class _OneThreadBlas:
         """Forget the parent's users: none of their threads lives on in the child."""
         self._lock = threading.Lock()
         self._users.clear()
+        self._buffers.reset_after_fork()
         self.leave(self)
 
 
@@ -164,17 +179,26 @@ class _Team:
     """
 
     def __init__(self, threads: int) -> None:
-        self.inbox: SimpleQueue[tuple[_Job, int, Any]] = SimpleQueue()
+        self.inbox: SimpleQueue[tuple[_Job, int, Any] | None] = SimpleQueue()
         for number in range(threads):
-            name = f"fastmetric-{number}"
-            threading.Thread(target=self._work, name=name, daemon=True).start()
+            thread = threading.Thread(target=self._work, name=f"fastmetric-{number}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                for _ in range(number):
+                    self.inbox.put(None)
+                raise MemoryError(
+                    f"The system does not grant {threads} threads: there is no memory for their "
+                    "stacks, or there are too many. Take fewer by n_jobs, or raise the limits of "
+                    "the process (ulimit -d, -v and -u; ulimit -s is the size of a stack)."
+                ) from error
 
     def _work(self) -> None:
-        """Do what comes in, for ever."""
-        while True:
-            job, number, item = self.inbox.get()
+        """Do what comes in, for ever, or until None comes."""
+        while (work := self.inbox.get()) is not None:
+            job, number, item = work
             job.do(number, item)
-            del job, item  # an idle thread must not keep the data alive
+            del work, job, item  # an idle thread must not keep the data alive
 
 
 _blas = _OneThreadBlas()
@@ -195,12 +219,16 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def one_thread_blas() -> Iterator[None]:
-    """Hold BLAS to one thread, in the whole process, until the last user leaves."""
+def one_thread_blas(team: int = 0) -> Iterator[None]:
+    """Hold BLAS to one thread, in the whole process, until the last user leaves.
+
+    MemoryError if there is no memory for the buffers of BLAS in this thread and in a team of so
+    many threads.
+    """
     user = object()
     with ctrl_c_between_blocks():
-        _blas.enter(user)
         try:
+            _blas.enter(user, team)
             yield
         finally:
             _blas.leave(user)
@@ -240,7 +268,11 @@ def run(
     second.
     """
     threads = max(1, min(effective_jobs(n_jobs), len(items)))
-    with ctrl_c_between_blocks() as check, one_thread_blas(), _bar(len(items), label) as step:
+    with (
+        ctrl_c_between_blocks() as check,
+        one_thread_blas(threads),
+        _bar(len(items), label) as step,
+    ):
         for result in _ordered(threads, task, items, check):
             yield result
             step()
