@@ -259,3 +259,11 @@ def test_a_constant_is_added_to_queries_of_any_spread(d):
     query = np.full((400, d), 8.0)
     query[:, 0] = np.geomspace(8, 1e40, 400)
     check(Case(X, None, query, "gaussian", 1.0, 0.0, 1e-3, "tree"))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+def test_largest_terms_are_accurate_in_many_dimensions(n, kernel):
+    """Squares that are all equal are rounded the same way, all in one direction."""
+    for gap in (1292236.6665837027, 1684679.7152108464, *np.linspace(1e6, 2e6, 20)):
+        check(Case(np.full((n, 3000), gap), None, np.zeros((1, 3000)), kernel, 1.0, 0, 0, "exact"))
