@@ -243,13 +243,18 @@ class Disturbance(NamedTuple):
         return np.sqrt(sq_dist) * (1 - self.of_exponents - SLACK) - self.moved[which] > 1
 
     def widened(
-        self, code: int, ends: np.ndarray, log_weight: np.ndarray, shifted: np.ndarray
+        self,
+        code: int,
+        ends: np.ndarray,
+        log_sizes: tuple[np.ndarray, np.ndarray],
+        shifted: np.ndarray,
     ) -> np.ndarray:
         """Return bounds (2, m) of the exact log sums from the bounds `ends` of computed ones.
 
-        `log_weight` (m,) is the log of the weight of all points of a sum; a sum that is `shifted`
-        (m,) was taken relative to its nearest point.
+        `log_sizes` (m,) are the logs of the weight and of the number of all points of a sum, of
+        weights of at most 1; a sum that is `shifted` (m,) was taken relative to its nearest point.
         """
+        log_weight, log_number = log_sizes
         relative = self.relative + self.of_logs * (1 + np.where(np.isfinite(ends), np.abs(ends), 0))
         with np.errstate(divide="ignore", invalid="ignore"):
             if code == GAUSSIAN:
@@ -258,8 +263,12 @@ class Disturbance(NamedTuple):
                 by = relative + np.where(np.isfinite(by), by, 0)
                 nearest = np.where(shifted, np.maximum(0, self.log_least - ends[1]), 0)
                 least = (1 - self.of_exponents) * np.sqrt(nearest + self.reach) - self.moved
-                lost = log_weight - np.maximum(0, least) ** 2
-                return np.stack([ends[0] - by[0], np.logaddexp(ends[1] + by.max(axis=0), lost)])
+                # What is lost may be a product with a weight, whatever that is. Such a product may
+                # also be rounded up: the lower bound does without it, too.
+                lost = log_number - np.maximum(0, least) ** 2
+                lower, upper = ends[0] - by[0], ends[1] + by.max(axis=0)
+                share = np.where(lost < lower, np.exp(lost - lower), 1)
+                return np.stack([lower + np.log1p(-share), np.logaddexp(upper, lost)])
             change = self.of_exponents * (1 + self.moved) ** 2 + 2 * self.moved + self.moved**2
             roots = np.exp((ends - log_weight) / 2)
             lower = np.maximum(0, roots[0] * (1 - relative[0]) - change)
