@@ -28,9 +28,10 @@ from fastmetric.core.vector.exp import LOWEST, LOWEST_32, exp64
 
 # Rounding of decisions. A squared distance of boxes is a sum of d squares of differences of given
 # numbers, each difference within u: (d + 2) u relative; scaling, roots and radii add a few u. 1e-12
-# is 9,000 u. A kernel's value has s times the relative error of its exponent s: `log_rounding`
-# covers that. A larger slack would open more nodes; this one is negligible against any tolerance
-# above 1e-11.
+# is 9,000 u, enough for any rounding in up to 8,000 dimensions; beyond, that it is enough is an
+# allowance, as roundings differ in sign. A kernel's value has s times the relative error of its
+# exponent s: `log_rounding` covers that. A larger slack would open more nodes; this one is
+# negligible against any tolerance above 1e-11.
 SLACK = 1e-12
 
 # A running sum times 1 - ROUND_DOWN after every addition stays below the exact one, whatever the
@@ -171,7 +172,9 @@ def distance_slack(eps: float) -> float:
     """Return the relative error of the argument of a kernel: 13 units, eps / 2 each.
 
     Ten of a squared distance (`accurate_sq_distances`), two of the scale and one of the product
-    with it.
+    with it. In float64, 1 + 6.5 eps is rounded to 1 + 6 eps. Twelve units are enough at the rim,
+    where the last one counts: roundings are relative to the power of two below a number, and as
+    the squared distance times the scale is 1 there, those of one of the two count half.
     """
     return 6.5 * eps
 
@@ -183,10 +186,16 @@ def log_rounding(d: int, size: np.ndarray, eps: float) -> np.ndarray:
     terms of S does not exceed. For every term:
 
     * its exponent: `distance_slack`, 13 units times the exponent; and of the shift;
-    * its kernel: 7.4 units of exp at most (3 in float32), 1.5 + 17 s for a small exponent s;
+    * its kernel: 7.4 units of exp at most (3 in float32), 1.6 + 17 s for a small exponent s
+      (measured); 4 of a compact one, at its centre 3;
     * its product with the weight, 1 unit, and the weight in float32, 1 unit;
-    * the sum, however long: 3 units in a row of a tile and 3 of its lanes (`compensated_sums`), 1
-      of total and carry, 1 of the weight of a node.
+    * the sum, however long: 3 units in a row of a tile, 1 that its carry misses
+      (`register_blocks.add_with_carry`) and 3 of its lanes, 1 of total and carry;
+    * or, for a node that is a constant, in place of product and row: 1 of its weight, 2 of its
+      product with the sum of two kernels, 6 of the levels of cells that it is handed down.
+
+    For d = 1, where the exponent has 5 units and not 13, this is 9 or 10 units, those of the
+    exponential, and 7 times the exponent: below 15 (1 + size) for any size.
 
     The logarithm takes 2 units times its size in float64. In float32 it is taken in float64, and
     rounding the bounds outwards to float32 takes these two units.
@@ -243,13 +252,18 @@ class Disturbance(NamedTuple):
         return np.sqrt(sq_dist) * (1 - self.of_exponents - SLACK) - self.moved[which] > 1
 
     def widened(
-        self, code: int, ends: np.ndarray, log_weight: np.ndarray, shifted: np.ndarray
+        self,
+        code: int,
+        ends: np.ndarray,
+        log_sizes: tuple[np.ndarray, np.ndarray],
+        shifted: np.ndarray,
     ) -> np.ndarray:
         """Return bounds (2, m) of the exact log sums from the bounds `ends` of computed ones.
 
-        `log_weight` (m,) is the log of the weight of all points of a sum; a sum that is `shifted`
-        (m,) was taken relative to its nearest point.
+        `log_sizes` (m,) are the logs of the weight and of the number of all points of a sum, of
+        weights of at most 1; a sum that is `shifted` (m,) was taken relative to its nearest point.
         """
+        log_weight, log_number = log_sizes
         relative = self.relative + self.of_logs * (1 + np.where(np.isfinite(ends), np.abs(ends), 0))
         with np.errstate(divide="ignore", invalid="ignore"):
             if code == GAUSSIAN:
@@ -258,8 +272,12 @@ class Disturbance(NamedTuple):
                 by = relative + np.where(np.isfinite(by), by, 0)
                 nearest = np.where(shifted, np.maximum(0, self.log_least - ends[1]), 0)
                 least = (1 - self.of_exponents) * np.sqrt(nearest + self.reach) - self.moved
-                lost = log_weight - np.maximum(0, least) ** 2
-                return np.stack([ends[0] - by[0], np.logaddexp(ends[1] + by.max(axis=0), lost)])
+                # What is lost may be a product with a weight, whatever that is. Such a product may
+                # also be rounded up: the lower bound does without it, too.
+                lost = log_number - np.maximum(0, least) ** 2
+                lower, upper = ends[0] - by[0], ends[1] + by.max(axis=0)
+                share = np.where(lost < lower, np.exp(lost - lower), 1)
+                return np.stack([lower + np.log1p(-share), np.logaddexp(upper, lost)])
             change = self.of_exponents * (1 + self.moved) ** 2 + 2 * self.moved + self.moved**2
             roots = np.exp((ends - log_weight) / 2)
             lower = np.maximum(0, roots[0] * (1 - relative[0]) - change)
@@ -273,7 +291,8 @@ def sum_disturbance(
 
     If not `exact`, `ends` contain the rounding of the sums. That of sums over all pairs, or within
     a cutoff, is, in the precision of the points, 576 terms of a tile in any order, and 12 units of
-    exp, weight and product; in float64 one addition for every 40 points at most, and 8 units of
+    exp, weight and product; in float64 one addition for every 40 points at most (a tile has 48
+    rows, and 576 columns that are added in two parts, the sum rescaled before each), and 8 units of
     the logarithm and of what is made of it.
     """
     (n, d), unit = shape, eps / 2

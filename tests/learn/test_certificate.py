@@ -237,3 +237,33 @@ def test_upper_bounds_hold_where_squared_distances_overflow(kernel):
         exact = -(r**2) / 2 if kernel == "gaussian" else -r
         assert lower <= exact + np.log(WIDE(len(X)))
         assert exact <= upper
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("spread", [1e27, 1e130, 1e200])
+def test_bounds_hold_where_powers_of_distances_overflow(d, spread):
+    """Cells of queries are moved by so many bandwidths, in powers of up to 12."""
+    X = np.random.default_rng(0).uniform(-1, 1, (400, d)) * spread * 1e-50
+    exact = truth(Case(X, None, None, "gaussian", 1e-50, 0, 0, ""))
+    for rtol in (0.0, 1e-3):
+        got, lower, upper = kernel_sums(
+            X, bandwidth=1e-50, rtol=rtol, method="tree", return_bounds=True
+        )
+        assert np.all((lower <= got) & (got <= upper))
+        assert np.all((lower <= exact) & (exact <= upper))
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_a_constant_is_added_to_queries_of_any_spread(d):
+    X = np.random.default_rng(0).uniform(-0.1, 0.1, (400, d))
+    query = np.full((400, d), 8.0)
+    query[:, 0] = np.geomspace(8, 1e40, 400)
+    check(Case(X, None, query, "gaussian", 1.0, 0.0, 1e-3, "tree"))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+def test_largest_terms_are_accurate_in_many_dimensions(n, kernel):
+    """Squares that are all equal are rounded the same way, all in one direction."""
+    for gap in (1292236.6665837027, 1684679.7152108464, *np.linspace(1e6, 2e6, 20)):
+        check(Case(np.full((n, 3000), gap), None, np.zeros((1, 3000)), kernel, 1.0, 0, 0, "exact"))

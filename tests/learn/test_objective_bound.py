@@ -115,3 +115,20 @@ def test_a_fits_objective_is_within_its_bound(dtype, kernel):
     exact = exact_value(nca.components_, X, y, kernel) / len(X)
     assert 0 < nca.error_bound_ < 1e-2
     assert abs(exact - nca.objective_) <= nca.error_bound_
+
+
+@pytest.mark.parametrize(
+    ("dtype", "prior", "apart", "from_others"),
+    [(np.float32, 2.2e-20, 57.6, 55.0), (np.float64, 2.2e-250, 170.3, 560.0)],
+)
+def test_products_of_kernels_and_weights_that_underflow_are_in_the_bound(
+    dtype, prior, apart, from_others
+):
+    """All rows are improbable; the first two have a neighbour of their class, but a light one."""
+    far = 9.0 if dtype == np.float32 else 13.05
+    others = [[0, 0], [far, 0], [0.3, 0], [far + 0.3, 0]]
+    X = np.array([[0, from_others**0.5], [apart**0.5, from_others**0.5], *others], dtype)
+    y, priors = np.array([0, 0, 1, 1, 2, 2]), np.array([prior, 1.0, 1.0])
+    value, _, bound = nca_value_and_grad(np.eye(2), X, y, priors=priors, return_bound=True)
+    assert abs(exact_value(np.eye(2), X, y, priors=priors) - value) <= bound
+    assert bound <= 1e-12

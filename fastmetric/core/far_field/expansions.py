@@ -188,12 +188,15 @@ def moments_to_local(series, degree, moments, v):
 def local_to_child(series, adjoint, step, child):
     """Add a node's adjoint to its child's; step (d,) = (c_child - c) / h.
 
-    The transpose of `moments_to_parent`.
+    The transpose of `moments_to_parent`. Powers of a step of any size may overflow, but a cell that
+    is wide enough for it has no terms beyond the first, and that has no powers.
     """
     moved = adjoint.copy()
     for k in range(step.size):
         before = moved.copy()
         for i in range(moved.size):
+            if before[i] == 0:
+                continue
             power, at, j = 1.0, series.one_less[i, k], 1
             while at >= 0:
                 power *= step[k] / j

@@ -40,7 +40,7 @@ def whole_vectors_sum(typing_context, values, weights, count):
     """Return sum_j values[j] weights[j], float64, over the first `count` whole vectors.
 
     A term goes through one rounding of its product and log2(8) additions, before it is added to
-    the lanes without error; the lanes are added in float64.
+    the lanes, whose carries miss one unit at most; the lanes are added in float64.
     """
     signature = types.float64(values, weights, types.intp)
 

@@ -134,8 +134,7 @@ def add_with_carry(builder: Any, total: Any, carry: Any, more: Any) -> None:
     """Add `more` to the sum of the variables `total` and `carry`, all terms being >= 0.
 
     After total + more has been rounded, more - (rounded - total) is what was lost if `more` is not
-    the larger one. If it is, the total at least doubles, and what the carry misses, u times `more`
-    at most, is 2 u of the sum in all.
+    the larger one. If it is, the carry misses u times `more` at most: u of the sum in all.
     """
     before = builder.load(total)
     after = builder.fadd(before, more, flags=("nsz",))

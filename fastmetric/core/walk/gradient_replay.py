@@ -79,7 +79,7 @@ def replay_gradient(queries, ref, cols, rule, sources, targets, lists):
             targets.queries[start:stop],
         )
         group = make_group(queries, cells, c, ref)
-        if moments.size > 0 and np.any(kept[g - first]):
+        if moments.size > 0 and np.any(kept[g - first][1:]):  # a constant has no slope
             _replay_local(group, ref, rule, cells.centers[c], kept[g - first], scratch)
         _replay_group(group, ref, cols, rule, scratch, path, targets)
 

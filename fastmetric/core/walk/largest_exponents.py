@@ -8,6 +8,8 @@ from fastmetric._jit import jit
 from fastmetric.core.kernels import exponent
 from fastmetric.core.tree.balanced_tree import DEEPEST
 from fastmetric.core.tree.boxes import box_distances
+from fastmetric.core.vector.compensated_sums import add_to
+from fastmetric.core.vector.register_blocks import SHORT
 from fastmetric.core.walk.summation import push
 
 
@@ -33,6 +35,7 @@ def _largest_exponent(ref, rule, root, q, self_index, log_weights, best):
     Depth first, near nodes first; a node's terms are at most its weight at its nearest corner.
     """
     tree = ref.tree
+    total, carry = np.empty(1), np.empty(1)
     stack = np.empty(DEEPEST, np.int64)
     stack[0], height = root, 1
     while height > 0:
@@ -47,9 +50,24 @@ def _largest_exponent(ref, rule, root, q, self_index, log_weights, best):
             continue
         for j in range(tree.starts[node], tree.stops[node]):
             if j != self_index:
-                sq = 0.0
-                for k in range(q.size):
-                    gap = q[k] - tree.rows[j, k]
-                    sq += gap * gap
+                sq = _sq_distance(q, tree.rows[j], total, carry)
                 best = max(best, log_weights[j] - exponent(rule.code, rule.factor * sq))
     return best
+
+
+@jit
+def _sq_distance(q, row, total, carry):
+    """Return the squared distance of two points (d,), off by at most eleven units in any dimension.
+
+    As a sum is at least its largest term, where all others are lost it is that term: its exponent
+    needs the accuracy of the sums. Two units are those of a difference that is squared, SHORT
+    those of a chunk; `total` and `carry` (1,) are scratch.
+    """
+    total[0] = carry[0] = 0.0
+    for first in range(0, q.size, SHORT):
+        part = 0.0
+        for k in range(first, min(first + SHORT, q.size)):
+            gap = q[k] - row[k]
+            part += gap * gap
+        add_to(total, carry, 0, part)
+    return total[0] + carry[0]

@@ -52,7 +52,7 @@ def replay_mean_shift(queries, walk, lists):
                 for start in range(ref.tree.starts[root], stop, LONGEST):
                     _mean_shift_leaf(group, ref, rule, start, min(start + LONGEST, stop), moments)
         local = kept[g - first]
-        if ref.nodes.coefficients.shape[1] > 0 and np.any(local):
+        if np.any(local[1:]):
             _mean_shift_local(group, ref, rule, cells.centers[c], local, moments)
         else:
             group.totals[:] += local[0]

@@ -357,9 +357,11 @@ def _inherit(cells, up, c, ref, rule, polynomial, local):
 
 @jit
 def _add_inherited(group, cells, c, ref, rule, local):
-    """Add the polynomial of a group's cell."""
-    if ref.nodes.coefficients.shape[1] == 0:
-        for i in range(group.totals.size):
-            add_to(group.totals, group.carries, i, local[0])
-    elif np.any(local):
+    """Add the polynomial of a group's cell.
+
+    Often a constant: that of a cell of any size, at whose queries powers might overflow.
+    """
+    if np.any(local[1:]):
         add_local(group, ref, rule, cells.centers[c], local)
+    else:
+        add_to_all(group, local[0])

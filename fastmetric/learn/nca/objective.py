@@ -14,7 +14,12 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from fastmetric import engine
-from fastmetric.core.error_bounds import UNDERFLOWED_PAIRS, projection_rounding, sum_disturbance
+from fastmetric.core.error_bounds import (
+    SLACK,
+    UNDERFLOWED_PAIRS,
+    projection_rounding,
+    sum_disturbance,
+)
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.nca.background import Background
@@ -117,18 +122,23 @@ class _Probabilities(NamedTuple):
         weights, by = self.class_weights.weights, moved[self.chosen] + moved.max()
         log_least, exact = float(np.log(weights.min())), sums.own_ends is None
         off = sum_disturbance((problem.n, problem.dims), eps, by, log_least, exact)
-        totals = weights * problem.segments.sizes
+        sizes = problem.segments.sizes
+        totals = weights * sizes
         log_total = np.logaddexp(sums.own, sums.other)
-        shifted = log_total < np.log(UNDERFLOWED_PAIRS[problem.points.dtype])
+        # Below by more than the rounding of a log: certainly one that was summed again.
+        shifted = log_total < np.log(UNDERFLOWED_PAIRS[problem.points.dtype]) * (1 + SLACK)
         pairs = (
-            (sums.own, sums.own_ends, totals[self.y]),
-            (sums.other, sums.other_ends, np.full(len(self.y), totals.sum())),
+            (sums.own, sums.own_ends, totals[self.y], sizes[self.y]),
+            (sums.other, sums.other_ends, *np.full((len(self.y), 2), (totals.sum(), problem.n)).T),
         )
         own, other = (
             off.widened(
-                code, np.stack([logs] * 2) if ends is None else ends, np.log(weight), shifted
+                code,
+                np.stack([logs] * 2) if ends is None else ends,
+                (np.log(weight), np.log(number)),
+                shifted,
             )
-            for logs, ends, weight in pairs
+            for logs, ends, weight, number in pairs
         )
         empty = np.flatnonzero(np.isneginf(sums.own) & np.isneginf(sums.other))
         if code != GAUSSIAN and len(empty):
