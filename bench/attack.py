@@ -85,16 +85,13 @@ def draw(seed: int) -> Case:
         Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
         R = (Q * 10.0 ** rng.uniform(-4, 0, d)) @ Q.T
         bandwidth = (R + R.T) / 2 * bandwidth**2
-    return Case(
-        (scale * X).astype(dtype),
-        query,
-        _weights(rng, n),
-        bandwidth,
-        str(rng.choice(NAMES)),
-        float(rng.choice([0.0, 0.0, 1e-12, 1e-6, 1e-3, 0.05, 0.5])),
-        float(rng.choice([0.0, 0.0, 0.0, 1e-3])),
-        str(rng.choice(["auto", "tree", "tree", "exact"])),
-    )
+    weights, kernel = _weights(rng, n), str(rng.choice(NAMES))
+    rtol = float(rng.choice([0.0, 0.0, 1e-12, 1e-6, 1e-3, 0.05, 0.5]))
+    atol = float(rng.choice([0.0, 0.0, 0.0, 1e-3]))
+    method = str(rng.choice(["auto", "tree", "tree", "exact"]))
+    if kernel == "gaussian" and d <= 3 and rtol + atol > 0 and rng.random() < 0.6:
+        method = "grid"
+    return Case((scale * X).astype(dtype), query, weights, bandwidth, kernel, rtol, atol, method)
 
 
 def _weights(rng: np.random.Generator, n: int) -> np.ndarray | None:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric.core.lattice.stencils import AXES
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, loo_bandwidth, metric_of
 from fastmetric.learn.kernel_sums.kernel_table import KERNELS
@@ -56,8 +57,11 @@ def kernel_sums(
         The w_j >= 0, not all zero. None: all 1.
     rtol, atol : float, default=0.0
         Each sum is within rtol times the true sum plus `atol` of it. 0 <= rtol < 1.
-    method : {"auto", "exact", "tree"}, default="auto"
+    method : {"auto", "exact", "tree", "grid"}, default="auto"
         "exact" visits all pairs, "tree" replaces far groups of points within the tolerance.
+        "grid" spreads the points of a Gaussian kernel onto a lattice, in at most three
+        dimensions, for which `rtol` or `atol` is needed; sums that it cannot certify, far from all
+        points, are those of the other methods. "auto" takes the fastest by counting their work.
     n_jobs : int or None, default=None
         Number of threads; None: all cores (one inside a worker process), -1: all cores.
     return_bounds : bool, default=False
@@ -80,10 +84,11 @@ def kernel_sums(
     array([-0.587787, -0.587787,      -inf])
     """
     _validate.choice("kernel", kernel, kernel_table.NAMES)
-    rtol, atol = _checked_accuracy(rtol, atol, method)
+    rtol, atol = _checked_accuracy(rtol, atol, method, kernel)
     n_jobs = _validate.jobs(n_jobs)
     _validate.flag("return_bounds", return_bounds)
     X = _validate.float_array(X, "X")
+    _check_dimensions(method, X)
     weights = None if weights is None else _validate.sample_weights("weights", weights, X)
     if query is not None:
         query = _validate.in_precision_of(_validate.float_array(query, "query"), X)
@@ -123,7 +128,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
         Points in a leaf of the tree, a matter of speed; below 160 it is 160.
     metric_params : dict, default=None
         None or empty: the metric has no parameters.
-    method : {"auto", "exact", "tree"}, default="auto"
+    method : {"auto", "exact", "tree", "grid"}, default="auto"
         How the sums are computed, see :func:`kernel_sums`.
     verbose : int, default=0
         1: progress bars in a terminal.
@@ -209,6 +214,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
             self._check_parameters()
             # A copy: the estimator must not change with the caller's array.
             X = _validate.unlabelled_data(self, X, copy=True)
+            _check_dimensions(self.method, X)
             if sample_weight is not None:
                 sample_weight = _validate.sample_weights("sample_weight", sample_weight, X)
             self._X, self._weights, self._kernel = X, sample_weight, self.kernel
@@ -231,8 +237,9 @@ class KernelDensity(DensityMixin, BaseEstimator):
             -inf where no kernel reaches. float32 if `X` is, else float64.
         """
         check_is_fitted(self)
-        rtol, atol = _checked_accuracy(self.rtol, self.atol, self.method)
+        rtol, atol = _checked_accuracy(self.rtol, self.atol, self.method, self._kernel)
         X = _validate.query_data(self, X)
+        _check_dimensions(self.method, X)
         metric, sums = self._sums = getattr(self, "_sums", None) or self._prepare()
         log_total = math.log(len(self._X) if self._weights is None else self._weights.sum())
         log_volume = log_total + KERNELS[self._kernel].log_volume(X.shape[1]) + metric.log_scale
@@ -314,7 +321,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
                 "Euclidean distances have no parameters. For a Mahalanobis metric give a matrix "
                 "as bandwidth."
             )
-        _checked_accuracy(self.rtol, self.atol, self.method)
+        _checked_accuracy(self.rtol, self.atol, self.method, self.kernel)
         _validate.flag("breadth_first", self.breadth_first)
         _validate.integer("leaf_size", self.leaf_size, 1)
         _validate.verbosity(self.verbose)
@@ -366,7 +373,28 @@ def _narrowed(logs: np.ndarray, towards: float | None, dtype: np.dtype) -> np.nd
     return np.where(wrong, np.nextafter(narrow, dtype.type(towards)), narrow)
 
 
-def _checked_accuracy(rtol: Any, atol: Any, method: Any) -> tuple[float, float]:
-    """Return rtol and atol; raise on one out of range, or on an unknown method."""
+def _checked_accuracy(rtol: Any, atol: Any, method: Any, kernel: str) -> tuple[float, float]:
+    """Return rtol and atol; raise on one out of range, or on a method that cannot serve."""
     _validate.choice("method", method, METHODS)
-    return _validate.tolerances(rtol, atol)
+    rtol, atol = _validate.tolerances(rtol, atol)
+    if method == "grid":
+        if kernel != "gaussian":
+            raise ValueError(
+                f"method='grid' sums Gaussians, but kernel={kernel!r}. Take kernel='gaussian', or "
+                "method='auto'."
+            )
+        if rtol == 0 and atol == 0:
+            raise ValueError(
+                "method='grid' approximates, but rtol=0.0 and atol=0.0 ask for exact sums. Give a "
+                "tolerance, for example rtol=1e-3, or take method='auto'."
+            )
+    return rtol, atol
+
+
+def _check_dimensions(method: str, X: np.ndarray) -> None:
+    """Raise where a lattice has too many dimensions for rows X (n, d)."""
+    if method == "grid" and X.shape[1] > AXES:
+        raise ValueError(
+            f"method='grid' sums in at most {AXES} dimensions, but X has {X.shape[1]} features. "
+            "Take method='auto'."
+        )

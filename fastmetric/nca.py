@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn import linear_starts
 from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
-from fastmetric.learn.kernel_sums.log_sums import METHODS
 from fastmetric.learn.nca import nca_fit, starts, streaming, training
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
@@ -25,6 +24,7 @@ from fastmetric.learn.nca.posterior import Posterior
 from fastmetric.learn.nca.training import LearntMap
 from fastmetric.learn.optim import row_batches
 from fastmetric.learn.optim.outcome import Iterate, Outcome, report, say, say_iterate
+from fastmetric.learn.pair_sums.ways import METHODS
 from fastmetric.learn.rows import as_rows, column_means
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from fastmetric import _validate
 from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
-from fastmetric.learn.kernel_sums.log_sums import METHODS
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
+from fastmetric.learn.pair_sums.ways import METHODS
 from fastmetric.learn.rows import as_rows
 
 

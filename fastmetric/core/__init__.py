@@ -18,6 +18,7 @@ Folders, from the innermost loop outwards:
 * `tree`: how are points ordered into boxes, and which are nearest?
 * `pairs`: what are the sums and gradients over pairs that are all computed?
 * `walk`: what are the sums over trees, with a certified error?
+* `lattice`: what are sums of Gaussians in a few dimensions, in time linear in the points?
 * `gaussians`: what are the sums of Gaussians that differ in shape?
 
 Decisions

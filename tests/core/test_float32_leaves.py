@@ -22,13 +22,13 @@ ROOT = np.array([0])
 
 def rule_of(sums, rtol, atol=0.0) -> Rule:
     """Return the rule of a walk within some tolerances."""
-    return sums._walk(sums._rule(rtol, atol)).rule
+    return sums.walk_over_leaves(sums._rule(rtol, atol)).rule
 
 
 def leaf_totals(X, weights, query, h, in_float32, atol=0.0) -> WalkSums:
     """Return the totals of some queries over one leaf, in units of the weights."""
     sums = KernelSums(X, weights, bandwidth=h)
-    reference = with_float32_leaves(sums._reference, sums._h, 1)
+    reference = with_float32_leaves(sums.reference, sums._h, 1)
     order, queries = sums._queries(query)
     # No tolerance to speak of: the leaf has to be summed pair by pair.
     rule = Rule(GAUSSIAN, sums._factor, 1e-17, atol, in_float32)
@@ -139,13 +139,13 @@ def test_float32_leaves_are_allocated_at_first_use():
     sums = KernelSums(np.random.default_rng(0).standard_normal((2000, 3)))
     sums.log_sums(rtol=1e-2, method="exact")
     sums.log_sums(rtol=1e-6, method="tree")
-    assert not sums._reference.float32_panels.size
+    assert not sums.reference.float32_panels.size
     few = KernelSums(sums.X[:500])
     few.log_sums(rtol=1e-2)
     assert not few._reference.float32_panels.size
     before = sums.log_sums(rtol=1e-2, method="tree")
-    assert sums._reference.float32_panels.size
+    assert sums.reference.float32_panels.size
     sums.set_bandwidth(2.0)
-    assert not sums._reference.float32_panels.size
+    assert not sums.reference.float32_panels.size
     sums.set_bandwidth(1.0)
     assert np.array_equal(before, sums.log_sums(rtol=1e-2, method="tree"))

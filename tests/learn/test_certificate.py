@@ -204,7 +204,7 @@ def test_centres_are_within_their_offsets(dtype, d):
     rng = np.random.default_rng(0)
     X = (rng.standard_normal((3000, d)) + 7).astype(dtype)
     weights = 10.0 ** rng.uniform(-6, 0, 3000)
-    ref = KernelSums(X, weights, leaf_size=16)._reference
+    ref = KernelSums(X, weights, leaf_size=16).reference
     tree, nodes = ref.tree, ref.nodes
     for node in range(0, len(tree.starts), 5):
         part = slice(tree.starts[node], tree.stops[node])

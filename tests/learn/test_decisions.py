@@ -7,9 +7,9 @@ import pytest
 
 from fastmetric.learn import nearest_neighbours
 from fastmetric.learn.chooser import choose
-from fastmetric.learn.kernel_sums import walk_ways
-from fastmetric.learn.kernel_sums.certified_walks import Walk
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.kernel_sums.sum_problem import SumProblem
+from fastmetric.learn.kernel_sums.walk_ways import WALKS
 from fastmetric.learn.local_component import e_step
 from fastmetric.learn.local_component.product_e_step import Neighbours
 from fastmetric.learn.manifold import mixture_density
@@ -149,11 +149,9 @@ KERNEL_SUMS = [
 @pytest.mark.parametrize(("n", "d", "kernel", "scale", "log_sums", "mean_shift"), KERNEL_SUMS)
 def test_kernel_sums(n, d, kernel, scale, log_sums, mean_shift):
     sums = KernelSums(_normal(n, d, scale), kernel=kernel)
-    queries, rule = sums._queries(None)[1], sums._rule(1e-3, 0.0)
-    walk = Walk(sums._reference, rule, np.array([0]))
-    for over_leaves, taken in ((lambda: sums._walk(rule), log_sums), (lambda: walk, mean_shift)):
-        way = choose(walk_ways.WalkProblem(queries, walk, over_leaves), walk_ways.WAYS)
-        assert way.walk.exact is not taken
+    for in_float32, taken in ((True, log_sums), (False, mean_shift)):
+        problem = SumProblem(sums, None, sums._rule(1e-3, 0.0), in_float32=in_float32)
+        assert (choose(problem, WALKS).method == "tree") is taken
 
 
 def test_solver():

@@ -219,7 +219,7 @@ def test_a_node_is_never_narrower_than_its_children():
     sums = KernelSums(
         rng.standard_normal((2000, 2)), 10.0 ** rng.uniform(-6, 6, 2000), leaf_size=16
     )
-    tree, radii = sums._reference.tree, sums._reference.nodes.radii
+    tree, radii = sums.reference.tree, sums.reference.nodes.radii
     inner = np.flatnonzero(tree.children >= 0)
     for child in (tree.children[inner], tree.children[inner] + 1):
         assert np.all(radii[child] <= radii[inner] * (1 + 1e-15))
@@ -386,7 +386,7 @@ def test_wide_kernels_are_summed_by_query_cells():
     sums = KernelSums(X, bandwidth=1.0)
     _, queries = sums._queries(None)
     rule = Rule(GAUSSIAN, 0.5, 1e-2, 0.0)
-    [found] = walk_sums([(queries, Walk(sums._reference, rule, np.array([0]), keep=True))])
+    [found] = walk_sums([(queries, Walk(sums.reference, rule, np.array([0]), keep=True))])
     own = sum(
         np.count_nonzero(np.repeat(part.lengths() <= GROUP, part.lists.counts))
         for part in found.interactions

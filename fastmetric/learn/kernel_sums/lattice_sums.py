@@ -119,12 +119,12 @@ class LatticeSums:
         problem, sums = self.problem, self.problem.sums
         points, weights = sums.points, sums.weights
         key = fit.plan, fit.rtol, *fit.box.lower, *fit.box.upper
-        sorting = None
-        if sums.lattice is None or sums.lattice[0] != key:
+        kept, sorting = sums.lattice, None
+        if kept is None or kept[0] != key:
             lattice = PointLattice(fit.plan, fit.rtol, fit.box, sums.bandwidth, self.n_jobs)
             sorting = lattice.sorting(points)
-            sums.lattice = key, lattice, lattice.spread(points, weights, sorting, label)
-        _, lattice, values = sums.lattice
+            kept = sums.lattice = key, lattice, lattice.spread(points, weights, sorting, label)
+        _, lattice, values = kept  # another thread may have replaced that of `sums` since
         own, rows = problem.own, problem.rows
         own_weights = NO_WEIGHTS
         if own is not None:

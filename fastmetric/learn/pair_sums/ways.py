@@ -8,3 +8,4 @@ from fastmetric.learn.pair_sums.cutoff_grid import CutoffGrid
 from fastmetric.learn.pair_sums.problem import PairSums
 
 WAYS: tuple[type[PairSums], ...] = (CutoffGrid, ClassTrees, SymmetricPairs, RowPairs)
+METHODS = ("auto", "exact", "tree")
