@@ -276,7 +276,7 @@ class Disturbance(NamedTuple):
                 # also be rounded up: the lower bound does without it, too.
                 lost = log_number - np.maximum(0, least) ** 2
                 lower, upper = ends[0] - by[0], ends[1] + by.max(axis=0)
-                share = np.where(lost < lower, np.exp(lost - lower), 1)
+                share = np.where(lost < lower, np.exp(np.minimum(lost - lower, 0)), 1)
                 return np.stack([lower + np.log1p(-share), np.logaddexp(upper, lost)])
             change = self.of_exponents * (1 + self.moved) ** 2 + 2 * self.moved + self.moved**2
             roots = np.exp((ends - log_weight) / 2)
