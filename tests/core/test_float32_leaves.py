@@ -29,7 +29,7 @@ def leaf_totals(X, weights, query, h, in_float32, atol=0.0) -> WalkSums:
     """Return the totals of some queries over one leaf, in units of the weights."""
     sums = KernelSums(X, weights, bandwidth=h)
     reference = with_float32_leaves(sums.reference, sums._h, 1)
-    order, queries = sums._queries(query)
+    order, queries = sums.grouped(query, None)
     # No tolerance to speak of: the leaf has to be summed pair by pair.
     rule = Rule(GAUSSIAN, sums._factor, 1e-17, atol, in_float32)
     [found] = walk_sums([(queries, Walk(reference, rule, ROOT))])

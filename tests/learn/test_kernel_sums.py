@@ -384,7 +384,7 @@ def test_wide_kernels_are_summed_by_query_cells():
     """Nearly all of it: the groups themselves have only what is near them left."""
     X = np.random.default_rng(0).standard_normal((100_000, 2))
     sums = KernelSums(X, bandwidth=1.0)
-    _, queries = sums._queries(None)
+    _, queries = sums.grouped(X, np.arange(len(X)))
     rule = Rule(GAUSSIAN, 0.5, 1e-2, 0.0)
     [found] = walk_sums([(queries, Walk(sums.reference, rule, np.array([0]), keep=True))])
     own = sum(
