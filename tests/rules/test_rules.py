@@ -43,7 +43,7 @@ def named(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 # Numba's options
 
-_COMPILERS = {"njit", "jit", "vectorize", "guvectorize", "cfunc", "stencil", "jit_module"}
+_COMPILERS = {"njit", "jit", "vectorize", "guvectorize", "cfunc", "jit_module"}
 _COMPILERS |= {"jitclass", "generated_jit", "register_jitable", "jit_options"}
 _OPTIONS = {"fastmath", "nogil", "nopython", "forceobj", "looplift", "boundscheck", "error_model"}
 
@@ -60,7 +60,25 @@ def options_outside_jit(path: str, text: str) -> list[str]:
         elif isinstance(node, ast.Name) and node.id in ours:
             node.id = "ours"
     hits = [(name, line) for name, line in named(tree) if name in _COMPILERS | _OPTIONS]
+    hits += [("stencil", line) for line in _stencils_of_numba(tree)]
     return [f"{path}:{line}: {name} belongs in _jit.py" for name, line in hits]
+
+
+def _stencils_of_numba(tree: ast.Module) -> Iterator[int]:
+    """Yield where Numba's `stencil` is named; the word is also that of a point's taps."""
+    names = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == "numba"
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "numba":
+            yield from (alias.lineno for alias in node.names if alias.name == "stencil")
+        elif isinstance(node, ast.Attribute) and node.attr == "stencil":
+            if isinstance(node.value, ast.Name) and node.value.id in names:
+                yield node.lineno
 
 
 def own_decorators(tree: ast.Module) -> set[str]:
@@ -170,6 +188,7 @@ KEPT: dict[Rule, list[tuple[str, str]]] = {
         ("fastmetric/_jit.py", "import numba\nf = numba.njit(nogil=True, fastmath=True)"),
         ("fastmetric/core/a.py", "from fastmetric._jit import jit\n@jit\ndef f(): pass"),
         ("fastmetric/core/a.py", "from numba import types\nfrom numba.extending import intrinsic"),
+        ("fastmetric/core/a.py", "def f(taps): return taps.stencil"),
     ],
     threads_of_numba: [("fastmetric/core/a.py", '"""Not prange."""\nfor i in range(3): pass')],
     imports_above_the_core: [
@@ -202,6 +221,8 @@ BROKEN: dict[Rule, list[tuple[str, str]]] = {
         ("fastmetric/core/a.py", "from fastmetric._jit import jit\nfrom numba import jit"),
         ("fastmetric/core/a.py", "from fastmetric._jit import jit\nimport numba\nf = numba.jit(g)"),
         ("fastmetric/core/a.py", "@jit\ndef f(): pass"),  # from where?
+        ("fastmetric/core/a.py", "from numba import stencil"),
+        ("fastmetric/core/a.py", "import numba as nb\n@nb.stencil\ndef f(): pass"),
         (
             "fastmetric/core/a.py",
             "from fastmetric._jit import jit\n@jit(fastmath=True)\ndef f(): pass",
