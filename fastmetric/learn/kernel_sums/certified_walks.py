@@ -26,7 +26,8 @@ from fastmetric.core.walk.query_groups import GROUP, Queries, Reference, Rule
 from fastmetric.core.walk.summation import group_sums
 from fastmetric.learn.tree_building import with_float32_leaves
 
-_GROUPS = 64  # of queries in a task
+_GROUPS = 64  # of queries in a task at most
+_PAIRS = 1 << 22  # in a task over all pairs, if a group has no more
 # Groups that walk to predict the work: this many at least and at most, and between them one in
 # so many, so that the prediction costs only a few per cent of what it saves.
 _PROBES, _PROBE_SHARE = (4, 12), 20
@@ -237,13 +238,21 @@ class _Part(NamedTuple):
     last: int
 
 
-def _parts(sizes: list[int], step: int) -> list[_Part]:
+def _parts(sizes: list[int], steps: list[int]) -> list[_Part]:
     """Return the parts of all walks: one list, so that no thread waits for the end of a walk."""
     return [
         _Part(number, first, min(first + step, size))
-        for number, size in enumerate(sizes)
+        for number, (size, step) in enumerate(zip(sizes, steps, strict=True))
         for first in range(0, size, step)
     ]
+
+
+def _groups_of(queries: Queries, walk: Walk) -> int:
+    """Return how many groups a task takes; over all pairs they have nothing in common."""
+    if not walk.exact:
+        return _GROUPS
+    pairs = len(queries.rows) * len(walk.ref.point_weights) // max(1, len(queries.starts))
+    return max(1, min(_GROUPS, _PAIRS // max(1, pairs)))
 
 
 def _plain_sums_of_walks(asked: Walks, n_jobs: int | None, label: str | None) -> list[WalkSums]:
@@ -256,7 +265,8 @@ def _plain_sums_of_walks(asked: Walks, n_jobs: int | None, label: str | None) ->
         queries, walk = asked[part.number]
         return group_sums(queries, walk, part.first, part.last, -1)
 
-    parts = _parts([len(queries.starts) for queries, _ in asked], _GROUPS)
+    steps = [_groups_of(queries, walk) for queries, walk in asked]
+    parts = _parts([len(queries.starts) for queries, _ in asked], steps)
     results = engine.run(task, parts, n_jobs=n_jobs, label=label)
     for (number, first, last), (values, errors, lists) in zip(parts, results, strict=True):
         (queries, walk), one = asked[number], found[number]
@@ -281,7 +291,7 @@ def _shifts(asked: Walks, n_jobs: int | None, label: str | None) -> list[np.ndar
         queries, walk = asked[part.number]
         return largest_exponents(queries, walk, log_weights[id(walk.ref)], part.first, part.last)
 
-    parts = _parts([len(shift) for shift in shifts], _QUERIES)
+    parts = _parts([len(shift) for shift in shifts], [_QUERIES] * len(shifts))
     results = engine.run(task, parts, n_jobs=n_jobs, label=label)
     for (number, first, last), largest in zip(parts, results, strict=True):
         # Not finite: the sum is empty.
