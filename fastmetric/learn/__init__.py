@@ -17,6 +17,7 @@ Files:
 Folders, each imported only by those below it in this list:
 
 * `optim`: how are parameters moved (L-BFGS, step sizes, batches), and what is recorded of a run?
+* `lattices`: how fine is a lattice for a tolerance, and what does it know of every query?
 * `kernel_sums`: what is the log sum of kernels at a query, with bounds?
 * `pair_sums`: what are the class sums of all rows, and their gradient, and by which method?
 * `nca`: Neighbourhood Components Analysis.

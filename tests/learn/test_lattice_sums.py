@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from fastmetric import KernelDensity, kernel_sums
 from fastmetric.core.lattice.reading import Margins
-from fastmetric.learn.kernel_sums import lattice_sums, point_lattice
-from fastmetric.learn.kernel_sums.lattice_plan import Plan, plans, shares
-from fastmetric.learn.kernel_sums.lattice_taps import taps
+from fastmetric.learn.kernel_sums import lattice_sums
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
-from fastmetric.learn.kernel_sums.point_lattice import NO_WEIGHTS, Box, PointLattice, box_of
+from fastmetric.learn.lattices import point_lattice
+from fastmetric.learn.lattices.lattice_plan import Plan, plans, shares
+from fastmetric.learn.lattices.lattice_taps import taps
+from fastmetric.learn.lattices.nearby_points import nearby_points
+from fastmetric.learn.lattices.point_lattice import NO_WEIGHTS, Box, PointLattice, box_of
 from tests.twins.lattice import lattice_kernel
 
 WIDE = np.longdouble
@@ -229,6 +231,62 @@ def test_taps_of_a_plan_are_within_their_error():
             exact = np.exp(-(((places - g) * plan.spacing / plan.sigma) ** 2) / 2)
             assert np.all(np.abs(got / exact - 1) <= made.error + made.rounding)
             assert made.error <= rtol
+
+
+@given(
+    d=st.integers(1, 3),
+    n=st.integers(2, 200),
+    log_spread=st.floats(-1, 2),
+    log_away=st.floats(-1, 2.5),
+    log_share=st.floats(-60, -1),
+    offset=st.sampled_from([0.0, 1e6]),
+    leave_out=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_points_that_are_not_nearby_add_at_most_their_bound(
+    d, n, log_spread, log_away, log_share, offset, leave_out, seed
+):
+    rng = np.random.default_rng(seed)
+    X = offset + 10**log_spread * rng.standard_normal((n, d))
+    plan = plans(d, 1e-2, 4.0)[0]
+    lattice = PointLattice(plan, 1e-2, box_of(X), 1.0, 1)
+    query = X + 10**log_away * rng.standard_normal((n, d)) * (not leave_out)
+    found = nearby_points(lattice, X, query, log_share, leave_out)
+    if found is None:  # each point alone in its tile, and so never another one than the query
+        assert leave_out
+        return
+    away = ((query[:, None] - X) ** 2).sum(axis=2)
+    if leave_out:
+        np.fill_diagonal(away, np.inf)
+    nearest, gone = away.min(axis=1), np.delete(away, found.numbers, axis=1)
+    if gone.shape[1]:
+        assert np.all(-gone.min(axis=1) / 2 <= found.log_left_out)
+    # As few as was asked for, relative to the nearest point.
+    assert np.all(found.log_left_out <= log_share - nearest / 2 + 1e-6 * (1 + nearest))
+
+
+def test_sums_in_the_tails_are_over_few_points(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50_000, 2))
+    query = 12 * (rng.random((2000, 2)) - 0.5)
+    asked = []
+    among = KernelSums.among
+
+    def spy(self, numbers):
+        asked.append(len(numbers))
+        return among(self, numbers)
+
+    monkeypatch.setattr(KernelSums, "among", spy)
+    for weights in (None, 10.0 ** rng.uniform(-3, 3, len(X))):
+        how = dict(bandwidth=0.15, weights=weights)
+        got, lower, upper = kernel_sums(
+            X, query, rtol=1e-3, method="grid", return_bounds=True, **how
+        )
+        exact = kernel_sums(X, query, **how)
+        assert np.all((lower <= exact + 1e-9) & (exact - 1e-9 <= upper))
+        np.testing.assert_allclose(got, exact, atol=1.001e-3, rtol=0)
+    assert len(asked) == 2
+    assert max(asked) < 0.5 * len(X)
 
 
 def test_a_box_of_rows_is_that_of_all_blocks():

@@ -77,8 +77,7 @@ def _stencils_of_numba(tree: ast.Module) -> Iterator[int]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "numba":
             yield from (alias.lineno for alias in node.names if alias.name == "stencil")
         elif isinstance(node, ast.Attribute) and node.attr == "stencil":
-            if isinstance(node.value, ast.Name) and node.value.id in names:
-                yield node.lineno
+            yield from [node.lineno] * (isinstance(node.value, ast.Name) and node.value.id in names)
 
 
 def own_decorators(tree: ast.Module) -> set[str]:

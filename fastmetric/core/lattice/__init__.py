@@ -9,8 +9,8 @@ query adds up the cells around it. The time is linear in points, queries and cel
 * `smoothing`: how is a lattice convolved along one axis?
 * `reading`: what are the sums at queries, with bounds, and their slopes?
 
-Data flow: `learn.kernel_sums.lattice_plan` chooses spacing and widths for a tolerance,
-`lattice_taps` turns them into polynomials; `learn.kernel_sums.point_lattice` runs the loops of this
+Data flow: `learn.lattices.lattice_plan` chooses spacing and widths for a tolerance,
+`lattice_taps` turns them into polynomials; `learn.lattices.point_lattice` runs the loops of this
 folder on all cores.
 
 Decisions

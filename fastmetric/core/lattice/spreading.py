@@ -30,16 +30,20 @@ class Span(NamedTuple):
 def spread_points(rows, weights, order, span, lattice, stencil):
     """Return the cells of the span with its points added, and room for a vector behind them.
 
-    `rows` (n, d); `order` (n,) says which point comes when, or is empty.
+    `rows` (n, d); `weights` (n,), or (1,) of all; `order` (n,) says which point comes when, or is
+    empty.
     """
     made = make_scratch(stencil)
     values = np.zeros(span.last_cell - span.first_cell + 2 * LANES, made.taps.dtype)
     rows, order, lattice, stencil = uncounted((rows, order, lattice, stencil))
     scratch, cells = uncounted((made, values))
+    common = weights.size == 1
     for p in range(span.first, span.last):
         j = order[p] if order.size else p
         unused = place_point(rows[j], lattice, stencil, scratch)
-        add_point(weights[j], lattice, stencil, scratch, unused, span.first_cell, cells)
+        add_point(
+            weights[0 if common else j], lattice, stencil, scratch, unused, span.first_cell, cells
+        )
     return values
 
 

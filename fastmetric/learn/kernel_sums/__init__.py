@@ -7,9 +7,6 @@
 * `sum_problem`: what is summed, and what does every way to sum offer?
 * `walk_ways`: the ways over a tree and over all pairs: what does each cost?
 * `lattice_sums`: the way over a lattice; which queries can it certify?
-* `lattice_plan`: which spacing and widths serve a tolerance, and what bounds do they give?
-* `lattice_taps`: what are the taps of a plan as polynomials, and how far are they off?
-* `point_lattice`: how are points spread, smoothed and read off on all cores?
 * `log_sums`: `KernelSums`: what are sums, bounds and mean-shift steps, and which `WAYS` are there?
 
 Data flow: `bandwidths.metric_of` maps rows so that the kernel is isotropic; at a call of
@@ -30,7 +27,8 @@ better of the two plus 10 ms.
 **A lattice before trees.** In up to three dimensions and with a tolerance, a lattice takes some 50
 to 300 ns a point and query, whatever the bandwidth; its cost is known without building anything.
 Trees are built only if they may cost less: for few queries, for bandwidths so small that the
-lattice has too many cells, or for far queries, which the lattice cannot certify.
+lattice has too many cells, or for far queries, which the lattice cannot certify: then over the
+points that matter to these (`learn.lattices.nearby_points`).
 
 **Everything in logs.** A group whose sums are below 1e-250 has lost terms to underflow. Its
 queries are computed one by one, relative to the largest term, which a branch-and-bound search

@@ -8,26 +8,30 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from fastmetric import engine
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.lattice.stencils import AXES
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
 from fastmetric.learn.chooser import choose
-from fastmetric.learn.kernel_sums.lattice_plan import Plan, plans
-from fastmetric.learn.kernel_sums.point_lattice import (
+from fastmetric.learn.kernel_sums.sum_problem import SumProblem
+from fastmetric.learn.kernel_sums.walk_ways import WALKS, ExactWalk
+from fastmetric.learn.lattices.lattice_plan import Plan, plans
+from fastmetric.learn.lattices.nearby_points import NearbyPoints, nearby_points
+from fastmetric.learn.lattices.point_lattice import (
     NO_WEIGHTS,
     Box,
     PointLattice,
     box_of,
     shape_of,
 )
-from fastmetric.learn.kernel_sums.sum_problem import SumProblem
-from fastmetric.learn.kernel_sums.walk_ways import WALKS, ExactWalk
 
 _FEW = 128  # queries that are summed over all points rather than over a tree that has to be built
 _FINEST, _COARSEST = 1e-9, 0.3  # tolerances below have no plan, wider ones that of the second
 _BESIDE = 6.5  # bandwidths around the points in which queries are read off
 _LIGHTER = 2.0  # nats: sums so far below the weight of a point are within the tolerance, too
+_LEFT_OUT = 0.1  # of the tolerance, by points that do not matter to a query
+_QUERIES = 1 << 15  # in a task that takes logs
 _CELLS, _CELLS_PER_ROW = 1 << 21, 2  # of a lattice at most: so many, or for every point and query
 
 
@@ -95,41 +99,96 @@ class LatticeSums:
 
     def log_sums(self, label: str | None = None, rule: Rule | None = None) -> np.ndarray:
         """Return the logs of the sums and of their bounds (3, m), up to rounding."""
-        problem, sums = self.problem, self.problem.sums
-        rule = problem.rule if rule is None else rule
-        out = np.empty((3, len(problem.rows)))
+        rule = self.problem.rule if rule is None else rule
+        out = np.empty((3, len(self.problem.rows)))
         if self._fit is None:
             left = np.arange(out.shape[1])
         else:
-            lower, upper = self._intervals(self._fit, label)
-            accepted = upper - lower <= 2 * (rule.rtol * lower + rule.atol)
-            left = np.flatnonzero(~accepted)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                np.log([(lower + upper) / 2, lower, upper], out=out)
-            out += sums.unit * math.log(2)
+            left = self._write_logs(self._intervals(self._fit, label), rule, out)
         self.walked = len(left)
-        if left.size > _FEW:
-            out[:, left] = choose(problem.some(left), WALKS, n_jobs=self.n_jobs).log_sums(label)
-        elif left.size:
-            out[:, left] = ExactWalk(problem.some(left, flat=True), self.n_jobs).log_sums(label)
+        if left.size:
+            out[:, left] = self._walk(left, label)
         return out
+
+    def _walk(self, left: np.ndarray, label: str | None) -> np.ndarray:
+        """Return the logs (3, k) of the sums at some queries, by their numbers, without a lattice.
+
+        Over the points that matter to them, if a bound of what the others add is within a part of
+        the tolerance.
+        """
+        problem, out = self.problem.some(left), np.empty((3, len(left)))
+        again = np.arange(len(left))
+        few = None if self._fit is None else self._nearby(self._fit, problem)
+        if few is not None:
+            part = problem.among(few.numbers, 1 - _LEFT_OUT)
+            out[:] = choose(part, WALKS, n_jobs=self.n_jobs).log_sums(label)
+            unit, total = problem.sums.log_unit, math.log(problem.sums.total)
+            log_left_out = few.log_left_out + total + unit
+            with np.errstate(divide="ignore"):
+                rtol, atol = np.log([problem.rule.rtol, problem.rule.atol])
+            allowed = np.logaddexp(rtol + out[1], atol + unit)
+            again = np.flatnonzero(~(log_left_out <= math.log(_LEFT_OUT) + allowed))
+            out[2] = np.logaddexp(out[2], log_left_out)
+        if again.size > _FEW:
+            out[:, again] = choose(problem.some(again), WALKS, n_jobs=self.n_jobs).log_sums(label)
+        elif again.size:
+            exact = problem.some(again, flat=True)
+            out[:, again] = ExactWalk(exact, self.n_jobs).log_sums(label)
+        return out
+
+    def _nearby(self, fit: _Fit, problem: SumProblem) -> NearbyPoints | None:
+        """Return the points that matter to some queries; None, if that is most of them."""
+        sums, rule = problem.sums, problem.rule
+        least = math.log(float(sums.any_weights.min())) - math.log(sums.total)
+        share = max(rule.rtol, rule.atol / sums.total, _FINEST) * _LEFT_OUT / 2
+        lattice, own = self._lattice(fit), problem.own is not None
+        found = nearby_points(lattice, sums.points, problem.rows, least + math.log(share), own)
+        return None if found is None or 2 * len(found.numbers) > problem.n else found
+
+    def _write_logs(self, ends: np.ndarray, rule: Rule, out: np.ndarray) -> np.ndarray:
+        """Write the logs of the sums, from bounds (2, m), to `out` (3, m), as `log_sums`.
+
+        Return the queries that are not within the tolerance.
+        """
+        shift, bounds = self.problem.sums.log_unit, self.problem.options.bounds
+
+        def task(part: slice) -> np.ndarray:
+            (lower, upper), logs = ends[:, part], out[:, part]
+            accepted = upper - lower <= 2 * (rule.rtol * lower + rule.atol)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                np.log((lower + upper) / 2, out=logs[0])
+                if bounds:
+                    np.log(ends[:, part], out=logs[1:])
+                logs[: 3 if bounds else 1] += shift
+            return part.start + np.flatnonzero(~accepted)
+
+        parts = engine.ranges(out.shape[1], _QUERIES)
+        return np.concatenate(list(engine.run(task, parts, n_jobs=self.n_jobs)))
+
+    def _lattice(self, fit: _Fit) -> PointLattice:
+        """Return a lattice for the plan, without points."""
+        return PointLattice(fit.plan, fit.rtol, fit.box, self.problem.sums.bandwidth, self.n_jobs)
 
     def _intervals(self, fit: _Fit, label: str | None) -> np.ndarray:
         """Return certified bounds (2, m) of the sums, lower and upper."""
         problem, sums = self.problem, self.problem.sums
-        points, weights = sums.points, sums.weights
+        points = sums.points
         key = fit.plan, fit.rtol, *fit.box.lower, *fit.box.upper
         kept, sorting = sums.lattice, None
         if kept is None or kept[0] != key:
-            lattice = PointLattice(fit.plan, fit.rtol, fit.box, sums.bandwidth, self.n_jobs)
+            lattice = self._lattice(fit)
             sorting = lattice.sorting(points)
-            kept = sums.lattice = key, lattice, lattice.spread(points, weights, sorting, label)
+            kept = sums.lattice = (
+                key,
+                lattice,
+                lattice.spread(points, sums.any_weights, sorting, label),
+            )
         _, lattice, values = kept  # another thread may have replaced that of `sums` since
         own, rows = problem.own, problem.rows
         own_weights = NO_WEIGHTS
         if own is not None:
             by_point = np.zeros(len(sums.X) + 1)  # the last one: no point
-            by_point[sums.kept] = weights
+            by_point[sums.kept] = sums.weights
             own_weights = by_point[own]
         if sorting is None or rows is not points:
             sorting = lattice.sorting(rows)

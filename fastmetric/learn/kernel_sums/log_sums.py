@@ -26,9 +26,9 @@ from fastmetric.learn.kernel_sums.bandwidths import Metric
 from fastmetric.learn.kernel_sums.certified_walks import group_starts, in_float32
 from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.kernel_sums.lattice_sums import LatticeSums
-from fastmetric.learn.kernel_sums.point_lattice import Box, PointLattice, box_of
-from fastmetric.learn.kernel_sums.sum_problem import ROOT, SumProblem, SumWay
+from fastmetric.learn.kernel_sums.sum_problem import ROOT, Options, SumProblem, SumWay
 from fastmetric.learn.kernel_sums.walk_ways import WALKS
+from fastmetric.learn.lattices.point_lattice import Box, PointLattice, box_of
 from fastmetric.learn.tree_building import NODES, SUMS_LEAF_SIZE, build_tree, summarised
 
 METHODS = ("auto", "exact", "tree", "grid")
@@ -73,22 +73,63 @@ class KernelSums:
         """
         metric = bandwidth if isinstance(bandwidth, Metric) else Metric(bandwidth, 0.0)
         self.rounding = metric.rounding
-        self.X, self.n_jobs, self.code = X, n_jobs, KERNELS[kernel].code
-        weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
-        parts = _parts_of_like_weights(weights, _WEIGHT_SPAN[X.dtype])
+        self.X, self.n_jobs, self.kernel = X, n_jobs, kernel
+        self.code = KERNELS[kernel].code
         self._parts: list[KernelSums] = []
-        if len(parts) > 1:
-            how: dict[str, Any] = dict(kernel=kernel, bandwidth=bandwidth, leaf_size=leaf_size)
-            self._parts = [KernelSums(X, part, n_jobs=n_jobs, **how) for part in parts]
-            return
-        self.kept = np.flatnonzero(weights > 0)
-        self.points = X if len(self.kept) == len(X) else X[self.kept]
-        self.unit = int(np.frexp(weights.max())[1]) - 1  # the binary logarithm of the unit
-        self.weights = np.ldexp(weights[self.kept], -self.unit)
-        self.total = float(self.weights.sum())
+        # The numbers of the points, and their weights; None: all of X, of weight 1.
+        self._kept: np.ndarray | None = None
+        self._weights: np.ndarray | None = None
+        self.points, self.unit, self.total = X, 0, float(len(X))
+        if weights is not None:
+            weights = np.asarray(weights, np.float64)
+            parts = _parts_of_like_weights(weights, _WEIGHT_SPAN[X.dtype])
+            if len(parts) > 1:
+                how: dict[str, Any] = dict(kernel=kernel, bandwidth=bandwidth, leaf_size=leaf_size)
+                self._parts = [KernelSums(X, part, n_jobs=n_jobs, **how) for part in parts]
+                return
+            self._kept = np.flatnonzero(weights > 0)
+            if len(self._kept) < len(X):
+                self.points = X[self._kept]
+            # The binary logarithm of the unit.
+            self.unit = int(np.frexp(weights.max())[1]) - 1
+            self._weights = np.ldexp(weights[self._kept], -self.unit)
+            self.total = float(self._weights.sum())
         self._leaf_size = min(leaf_size, LONGEST)
         self._tree: Tree | None = None
         self.set_bandwidth(metric.h)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """Return the numbers (n,) of the points, those of X of positive weight."""
+        if self._kept is None:
+            self._kept = np.arange(len(self.X))
+        return self._kept
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Return the weights (n,) of the points, in their unit."""
+        if self._weights is None:
+            self._weights = np.ones(len(self.points))
+        return self._weights
+
+    @property
+    def any_weights(self) -> np.ndarray:
+        """Return the weights (n,), or (1,) if all are equal."""
+        return np.ones(1) if self._weights is None else self._weights
+
+    @property
+    def log_unit(self) -> float:
+        """Return the log of the unit of the weights."""
+        return self.unit * math.log(2)
+
+    def among(self, numbers: np.ndarray) -> KernelSums:
+        """Return the sums over some of the points (n, d), by their numbers."""
+        weights = None
+        if self._weights is not None:
+            weights = np.ldexp(self._weights[numbers], self.unit)
+        how: dict[str, Any] = dict(kernel=self.kernel, bandwidth=self.bandwidth)
+        how["leaf_size"] = self._leaf_size
+        return KernelSums(self.points[numbers], weights, n_jobs=self.n_jobs, **how)
 
     @cached_property
     def box(self) -> Box:
@@ -167,12 +208,13 @@ class KernelSums:
         eps = float(np.finfo(self.X.dtype).eps)
         with np.errstate(over="ignore"):
             rule = self._rule(rtol, min(float(np.ldexp(atol, -self.unit)), 1e300))
-        problem = SumProblem(self, query, rule)
+        problem = SumProblem(self, query, rule, options=Options(bounds=bounds))
         way = choose(problem, WAYS, method, self.n_jobs)
         out = way.log_sums(label)
-        points = self.X if query is None else query
-        norms = self._norms(points) if bounds else np.zeros(len(points))
-        if bounds and not has_tails(self.code):
+        if not bounds:
+            return LogSums(out[0], out[0], out[0])
+        norms = self._norms(self.X if query is None else query)
+        if not has_tails(self.code):
             # Near the rim of a compact kernel a distance's last bit is a large part of the
             # kernel: the bounds are those of distances that much larger and smaller.
             largest = min(float(norms.max()), float(self._norms(self.X).max()) + 1)
@@ -182,24 +224,21 @@ class KernelSums:
                     moved = rule._replace(factor=rule.factor * (1 + sign * slack))
                     out[1 + k] = way.log_sums(label, moved)[1 + k]
             else:  # all that is known is that a kernel is at most 1
-                out[1], out[2] = -np.inf, math.log(self.total) + self.unit * math.log(2)
-        if not bounds:
-            out[1] = out[2] = out[0]
-        if bounds:
-            sizes = self._sizes(out)
-            rounding = log_rounding(self.X.shape[1], sizes, eps)
-            if self.rounding.of_rows > 0:
-                rounding = rounding + self.rounding.log_error(self.code, norms, sizes)
-            out[1] -= rounding
-            out[2] += rounding
-            if has_tails(self.code):  # a sum below the range of its log is not 0
-                alone = len(self.kept) == 1 and query is None
-                lost = np.isneginf(out[2])
-                lost[self.kept if alone else []] = False
-                # The squared distance overflowed: s is at least a half of the largest number.
-                most = float(np.finfo(float).max) / 4
-                exponent = most if self.code == GAUSSIAN else math.sqrt(most) / 2
-                out[2, lost] = max(0.0, math.log(self.total)) - exponent
+                out[1], out[2] = -np.inf, math.log(self.total) + self.log_unit
+        sizes = self._sizes(out)
+        rounding = log_rounding(self.X.shape[1], sizes, eps)
+        if self.rounding.of_rows > 0:
+            rounding = rounding + self.rounding.log_error(self.code, norms, sizes)
+        out[1] -= rounding
+        out[2] += rounding
+        if has_tails(self.code):  # a sum below the range of its log is not 0
+            alone = len(self.points) == 1 and query is None
+            lost = np.isneginf(out[2])
+            lost[self.kept if alone else []] = False
+            # The squared distance overflowed: s is at least a half of the largest number.
+            most = float(np.finfo(float).max) / 4
+            exponent = most if self.code == GAUSSIAN else math.sqrt(most) / 2
+            out[2, lost] = max(0.0, math.log(self.total)) - exponent
         return LogSums(*out)
 
     def _norms(self, rows: np.ndarray) -> np.ndarray:
@@ -213,7 +252,7 @@ class KernelSums:
 
         Of log S, of log S in units of the largest weight, and of log(W / S), W the total weight.
         """
-        in_units = logs - self.unit * math.log(2)
+        in_units = logs - self.log_unit
         with np.errstate(invalid="ignore"):
             below_total = math.log(self.total) - in_units
             sizes = np.maximum(np.maximum(np.abs(logs), np.abs(in_units)), below_total)
@@ -246,9 +285,9 @@ class KernelSums:
         The kernel is Gaussian. The sums are within `rtol`; the steps are gradients of these sums.
         """
         assert not self._parts, "mean shift has no weights"
-        problem = SumProblem(self, query, self._rule(rtol, 0.0), in_float32=False)
+        problem = SumProblem(self, query, self._rule(rtol, 0.0), options=Options(in_float32=False))
         found = choose(problem, WALKS, n_jobs=self.n_jobs).mean_shift(label)
-        return found.logs + self.unit * math.log(2), np.ldexp(found.steps, self._exponent)
+        return found.logs + self.log_unit, np.ldexp(found.steps, self._exponent)
 
     def _rule(self, rtol: float, atol: float) -> Rule:
         """Return the rule of a walk within the tolerances."""
@@ -270,7 +309,7 @@ class KernelSums:
         `own` (m,) are the points that the queries are, left out of their sums, or -1; numbered in
         the order of the tree, or as they come if `flat`.
         """
-        whole = len(self.kept) == len(self.X) and not flat
+        whole = len(self.points) == len(self.X) and not flat
         if whole and (rows is self.X or np.array_equal(rows, self.X)):
             tree, scaled = self.tree, self.reference.tree.rows[: len(rows)]
         else:
@@ -280,7 +319,7 @@ class KernelSums:
         if own is not None:
             place = np.full(len(self.X) + 1, -1)  # the last one: no point
             ordered = self.kept if flat else self.kept[self.tree.order]
-            place[ordered] = np.arange(len(self.kept))
+            place[ordered] = np.arange(len(ordered))
             self_index = place[own[tree.order]]
         starts = group_starts(tree)
         stops = np.append(starts[1:], len(rows))

@@ -24,6 +24,14 @@ class Shifted(NamedTuple):
     steps: np.ndarray
 
 
+class Options(NamedTuple):
+    """How the sums of a problem may be taken."""
+
+    in_float32: bool = True  # leaves of a tree, where the tolerance allows it
+    flat: bool = False  # there is no tree: queries are few
+    bounds: bool = True  # else the logs of bounds may be anything
+
+
 class SumProblem:
     """The sums over all points at some queries, to a tolerance.
 
@@ -36,23 +44,19 @@ class SumProblem:
         query: np.ndarray | None,
         rule: Rule,
         own: np.ndarray | None = None,
-        *,
-        in_float32: bool = True,
-        flat: bool = False,
+        options: Options = Options(),  # noqa: B008 (immutable)
     ) -> None:
         """Take queries (m, d), or None: all points, each left out of its own sum.
 
-        `own` (m,): the point that a query is, to be left out, or -1; None: no query is one. Leaves
-        of a tree may be `in_float32`, where the tolerance allows it; `flat`: there is no tree, as
-        queries are few.
+        `own` (m,): the point that a query is, to be left out, or -1; None: no query is one.
         """
         self.sums, self.query, self.rule, self._own = sums, query, rule, own
-        self._in_float32, self._flat = in_float32, flat
+        self.options = options
 
     @property
     def n(self) -> int:
         """Return the number of points of positive weight."""
-        return len(self.sums.kept)
+        return len(self.sums.points)
 
     @property
     def rows(self) -> np.ndarray:
@@ -68,21 +72,36 @@ class SumProblem:
     @cached_property
     def grouped(self) -> tuple[np.ndarray, Queries]:
         """Return the caller's row of each query, and the queries, grouped by a tree."""
-        return self.sums.grouped(self.rows, self.own, self._flat)
+        return self.sums.grouped(self.rows, self.own, self.options.flat)
 
     def walk(self) -> Walk:
         """Return the walk over all points."""
-        reference = self.sums.flat_reference if self._flat else self.sums.reference
+        reference = self.sums.flat_reference if self.options.flat else self.sums.reference
         return Walk(reference, self.rule, ROOT)
 
     def over_leaves(self) -> Walk:
         """Return the walk, leaves in float32 if the tolerance allows it [SUM-8]."""
-        return self.sums.walk_over_leaves(self.rule) if self._in_float32 else self.walk()
+        return self.sums.walk_over_leaves(self.rule) if self.options.in_float32 else self.walk()
 
     def some(self, numbers: np.ndarray, *, flat: bool = False) -> SumProblem:
         """Return the same for some of the queries, by their numbers."""
         own = None if self.own is None else self.own[numbers]
-        return SumProblem(self.sums, self.rows[numbers], self.rule, own, flat=flat)
+        options = self.options._replace(flat=flat)
+        return SumProblem(self.sums, self.rows[numbers], self.rule, own, options)
+
+    def among(self, numbers: np.ndarray, share: float) -> SumProblem:
+        """Return the sums over some of the points, within a share of the tolerance.
+
+        `numbers` (k,) are those of the points of positive weight.
+        """
+        own, sums = self.own, self.sums.among(numbers)
+        if own is not None:
+            place = np.full(len(self.sums.X) + 1, -1)  # the last one: no point
+            place[self.sums.kept[numbers]] = np.arange(len(numbers))
+            own = place[own]
+        unit = float(np.ldexp(1.0, self.sums.unit - sums.unit))
+        rule = self.rule._replace(rtol=share * self.rule.rtol, atol=share * self.rule.atol * unit)
+        return SumProblem(sums, self.rows, rule, own)
 
 
 class SumWay(Way, Protocol):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric.core.lattice.stencils import LANES, Stencil
-from fastmetric.learn.kernel_sums.lattice_plan import Plan
+from fastmetric.learn.lattices.lattice_plan import Plan
 
 _POLYNOMIAL = 0.02  # of the tolerance, by the polynomials in the place of exp
 _FINE = 30  # the degree of polynomials that are as good as exact

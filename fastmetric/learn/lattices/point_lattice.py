@@ -23,8 +23,8 @@ from fastmetric.core.lattice.spreading import (
     tile_numbers,
 )
 from fastmetric.core.lattice.stencils import AXES, LANES, Lattice
-from fastmetric.learn.kernel_sums.lattice_plan import Plan
-from fastmetric.learn.kernel_sums.lattice_taps import taps
+from fastmetric.learn.lattices.lattice_plan import Plan
+from fastmetric.learn.lattices.lattice_taps import taps
 
 _RESIDENT = 1 << 17  # cells that stay in a core's cache: points and queries come in any order
 _POINTS, _TASKS = 1 << 15, 64  # points of a task at least; tasks at most
