@@ -20,6 +20,7 @@ from bench.versus import (
     kd_tree,
     kernel_density,
     latent_coincidence,
+    lattice,
     local_component,
     manifold_parzen,
     mean_shift,
@@ -30,6 +31,7 @@ METHODS = {
     "nca": nca,
     "class_trees": class_trees,
     "kernel_density": kernel_density,
+    "lattice": lattice,
     "local_component": local_component,
     "mean_shift": mean_shift,
     "manifold_parzen": manifold_parzen,
@@ -39,6 +41,7 @@ METHODS = {
 SHORT = {
     "tree": "class_trees",
     "kde": "kernel_density",
+    "grid": "lattice",
     "local": "local_component",
     "meanshift": "mean_shift",
     "manifold": "manifold_parzen",
