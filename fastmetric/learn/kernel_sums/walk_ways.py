@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.walk.exact_sums import exact_mean_shift
 from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import Rule
@@ -56,7 +57,10 @@ class _WalkSums:
         [found] = walk_sums([(queries, walk)], self.n_jobs, label)
 
         def task(part: Interactions) -> np.ndarray:
-            return replay_mean_shift(part.queries, walk, part.lists)
+            queries, lists = part
+            if walk.exact:
+                return exact_mean_shift(queries, walk, lists.first, lists.first + len(lists.local))
+            return replay_mean_shift(queries, walk, lists)
 
         together = np.empty(queries.rows.shape)
         alone = np.empty((len(found.underflowed), queries.rows.shape[1]))
