@@ -20,7 +20,7 @@ from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.walk.interaction_lists import Walk
-from fastmetric.core.walk.query_groups import LONGEST, Queries, Reference, Rule
+from fastmetric.core.walk.query_groups import GROUP, LONGEST, Queries, Reference, Rule
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.bandwidths import Metric
 from fastmetric.learn.kernel_sums.certified_walks import group_starts, in_float32
@@ -309,21 +309,25 @@ class KernelSums:
         `own` (m,) are the points that the queries are, left out of their sums, or -1; numbered in
         the order of the tree, or as they come if `flat`.
         """
-        whole = len(self.points) == len(self.X) and not flat
-        if whole and (rows is self.X or np.array_equal(rows, self.X)):
-            tree, scaled = self.tree, self.reference.tree.rows[: len(rows)]
+        whole = len(self.points) == len(self.X)
+        if flat:  # over all points, neighbouring queries have nothing in common
+            order, scaled = np.arange(len(rows)), self._scaled(rows)
+            starts = np.arange(0, len(rows), GROUP)
+        elif whole and (rows is self.X or np.array_equal(rows, self.X)):
+            order, scaled = self.tree.order, self.reference.tree.rows[: len(rows)]
+            starts = group_starts(self.tree)
         else:
             tree = build_tree(rows, SUMS_LEAF_SIZE, self.n_jobs)
-            scaled = self._scaled(tree.rows, out=tree.rows)
+            order, scaled = tree.order, self._scaled(tree.rows, out=tree.rows)
+            starts = group_starts(tree)
         self_index = np.full(len(rows), -1)
         if own is not None:
             place = np.full(len(self.X) + 1, -1)  # the last one: no point
             ordered = self.kept if flat else self.kept[self.tree.order]
             place[ordered] = np.arange(len(ordered))
-            self_index = place[own[tree.order]]
-        starts = group_starts(tree)
+            self_index = place[own[order]]
         stops = np.append(starts[1:], len(rows))
-        return tree.order, Queries(scaled, self_index, starts, stops, np.zeros(len(starts)))
+        return order, Queries(scaled, self_index, starts, stops, np.zeros(len(starts)))
 
 
 def _parts_of_like_weights(weights: np.ndarray, span: int) -> list[np.ndarray]:

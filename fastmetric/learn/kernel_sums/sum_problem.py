@@ -28,7 +28,7 @@ class Options(NamedTuple):
     """How the sums of a problem may be taken."""
 
     in_float32: bool = True  # leaves of a tree, where the tolerance allows it
-    flat: bool = False  # there is no tree: queries are few
+    flat: bool = False  # there is no tree: queries or points are few
     bounds: bool = True  # else the logs of bounds may be anything
 
 
@@ -78,6 +78,11 @@ class SumProblem:
         """Return the walk over all points."""
         reference = self.sums.flat_reference if self.options.flat else self.sums.reference
         return Walk(reference, self.rule, ROOT)
+
+    def flat(self) -> SumProblem:
+        """Return the same without a tree of points or queries."""
+        options = self.options._replace(flat=True)
+        return SumProblem(self.sums, self.query, self.rule, self._own, options)
 
     def over_leaves(self) -> Walk:
         """Return the walk, leaves in float32 if the tolerance allows it [SUM-8]."""

@@ -127,8 +127,9 @@ class ExactWalk(_WalkSums):
     name = "all pairs"
 
     def __init__(self, problem: SumProblem, n_jobs: int | None = None) -> None:
-        """Take a walk that leaves nothing out."""
-        self.problem, self.n_jobs = problem, n_jobs
+        """Take a walk that leaves nothing out; few points need no tree."""
+        self.problem = problem.flat() if problem.n < costs.TREE_POINTS else problem
+        self.n_jobs = n_jobs
 
     @cached_property
     def walk(self) -> Walk:
