@@ -51,25 +51,24 @@ class Tiles(NamedTuple):
     """How the cells of a lattice are grouped into tiles."""
 
     lattice: Lattice
-    side: int  # cells
+    scale: float  # tiles in a unit of the rows
     counts: tuple[int, int, int]
 
 
 @jit
 def tile_numbers(rows, tiles, first, last, out):
     """Write the tiles of the points first:last to out (n,); return how many each tile has."""
-    lattice, counts = tiles.lattice, tiles.counts
-    found = np.zeros(counts[0] * counts[1] * counts[2], np.int64)
+    counts, d = tiles.counts, rows.shape[1]
+    made, origin = np.zeros(counts[0] * counts[1] * counts[2], np.int64), tiles.lattice.origin
+    rows, out, origin, found = uncounted((rows, out, origin, made))
     for j in range(first, last):
         tile = 0
-        for k in range(AXES):
-            cell, axis = 0, k - (AXES - rows.shape[1])
-            if axis >= 0:
-                cell = np.int64((rows[j, axis] - lattice.origin[k]) * lattice.inverse_spacing)
-            tile = tile * counts[k] + min(max(cell // tiles.side, 0), counts[k] - 1)
+        for k in range(AXES - d, AXES):
+            at = np.int64((rows[j, k - (AXES - d)] - origin[k]) * tiles.scale)
+            tile = tile * counts[k] + min(max(at, 0), counts[k] - 1)
         out[j] = tile
         found[tile] += 1
-    return found
+    return made
 
 
 @jit

@@ -42,10 +42,10 @@ def nearby_points(
     """
     d, side = lattice.d, max(1, round(_SIDE / lattice.plan.spacing))
     n0, n1, n2 = (-(-cells // side) for cells in lattice.lattice.shape)
-    tiles, shape = Tiles(lattice.lattice, side, (n0, n1, n2)), (n0, n1, n2)[-d:]
+    scale = lattice.lattice.inverse_spacing / side
+    tiles, shape = Tiles(lattice.lattice, scale, (n0, n1, n2)), (n0, n1, n2)[-d:]
     numbers, counts = _tiles_of(points, tiles, lattice.n_jobs)
     occupied = np.flatnonzero(counts > int(leave_out))
-    scale = lattice.lattice.inverse_spacing / side
     with np.errstate(over="ignore", invalid="ignore"):
         places = np.floor((query.astype(np.float64) - lattice.lattice.origin[-d:]) * scale)
     if not occupied.size or not (np.abs(places) < _FARTHEST).all():

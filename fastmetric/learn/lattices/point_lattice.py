@@ -48,8 +48,10 @@ def box_of(rows: np.ndarray, n_jobs: int | None = None) -> Box:
     """Return the box of rows (n, d)."""
     parts = engine.ranges(len(rows), 1 << 18)
 
-    def ends(part: slice) -> tuple[np.ndarray, np.ndarray]:
-        return rows[part].min(axis=0), rows[part].max(axis=0)
+    def ends(part: slice) -> tuple[list, list]:
+        # Column by column: NumPy's reduction of few columns at once takes twenty times as long.
+        columns = rows[part].T
+        return [c.min() for c in columns], [c.max() for c in columns]
 
     found = list(engine.run(ends, parts, n_jobs=n_jobs))
     lower, upper = (np.array(side, np.float64) for side in zip(*found, strict=True))
@@ -92,7 +94,8 @@ class PointLattice:
         """Return the tiles that points are sorted by."""
         side, unused = _TILE[self.d], AXES - self.d
         counts = [-(-c // side) if k >= unused else 1 for k, c in enumerate(self.lattice.shape)]
-        return Tiles(self.lattice, side, (counts[0], counts[1], counts[2]))
+        scale = self.lattice.inverse_spacing / side  # exact: sides are powers of two
+        return Tiles(self.lattice, scale, (counts[0], counts[1], counts[2]))
 
     def sorting(self, rows: np.ndarray) -> Sorting:
         """Return the order in which rows (n, d) are spread or read."""
@@ -121,7 +124,7 @@ class PointLattice:
         least = max(_POINTS, -(-n // _TASKS))
         if not sorting.order.size:
             return [Span(p.start, p.stop, 0, self.size) for p in engine.ranges(n, least)]
-        side, width = self._tiles.side, self.plan.width
+        side, width = _TILE[self.d], self.plan.width
         stride = self.size // self.lattice.shape[AXES - self.d]
         spans, begin, rows = [], 0, sorting.starts
         for t in range(len(rows) - 1):
