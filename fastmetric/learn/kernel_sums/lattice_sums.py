@@ -17,7 +17,7 @@ from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.sum_problem import SumProblem
 from fastmetric.learn.kernel_sums.walk_ways import WALKS, ExactWalk
 from fastmetric.learn.lattices.lattice_plan import Plan, plans
-from fastmetric.learn.lattices.nearby_points import NearbyPoints, nearby_points
+from fastmetric.learn.lattices.nearby_points import NearbyPoints, Negligible, nearby_points
 from fastmetric.learn.lattices.point_lattice import (
     NO_WEIGHTS,
     Box,
@@ -103,23 +103,25 @@ class LatticeSums:
         rule = self.problem.rule if rule is None else rule
         out = np.empty((3, len(self.problem.rows)))
         if self.fit is None:
-            left = np.arange(out.shape[1])
+            left, least = np.arange(out.shape[1]), None
         else:
-            left = self._write_logs(self._intervals(self.fit, label), rule, out)
+            ends = self._intervals(self.fit, label)
+            left = self._write_logs(ends, rule, out)
+            least = ends[0, left]
         self.walked = len(left)
         if left.size:
-            out[:, left] = self._walk(left, label)
+            out[:, left] = self._walk(left, least, label)
         return out
 
-    def _walk(self, left: np.ndarray, label: str | None) -> np.ndarray:
+    def _walk(self, left: np.ndarray, least: np.ndarray | None, label: str | None) -> np.ndarray:
         """Return the logs (3, k) of the sums at some queries, by their numbers, without a lattice.
 
         Over the points that matter to them, if a bound of what the others add is within a part of
-        the tolerance.
+        the tolerance. `least` (k,) are lower bounds of the sums.
         """
         problem, out = self.problem.some(left), np.empty((3, len(left)))
         again = np.arange(len(left))
-        few = None if self.fit is None else self._nearby(self.fit, problem)
+        few = None if self.fit is None else self._nearby(self.fit, problem, least)
         if few is not None:
             part = problem.among(few.numbers, 1 - _LEFT_OUT)
             out[:] = choose(part, WALKS, n_jobs=self.n_jobs).log_sums(label)
@@ -137,13 +139,20 @@ class LatticeSums:
             out[:, again] = ExactWalk(few_queries, self.n_jobs).log_sums(label)
         return out
 
-    def _nearby(self, fit: Fit, problem: SumProblem) -> NearbyPoints | None:
+    def _nearby(
+        self, fit: Fit, problem: SumProblem, least_sums: np.ndarray | None
+    ) -> NearbyPoints | None:
         """Return the points that matter to some queries; None, if that is most of them."""
         sums, rule = problem.sums, problem.rule
         least = math.log(float(sums.any_weights.min())) - math.log(sums.total)
         share = max(rule.rtol, rule.atol / sums.total, _FINEST) * _LEFT_OUT / 2
         lattice, own = self._lattice(fit), problem.own is not None
-        found = nearby_points(lattice, sums.points, problem.rows, least + math.log(share), own)
+        of_sums = None
+        if least_sums is not None:
+            with np.errstate(divide="ignore"):
+                of_sums = np.log(least_sums) - math.log(sums.total) + math.log(share)
+        negligible = Negligible(least + math.log(share), of_sums)
+        found = nearby_points(lattice, sums.points, problem.rows, negligible, own)
         return None if found is None or 2 * len(found.numbers) > problem.n else found
 
     def _write_logs(self, ends: np.ndarray, rule: Rule, out: np.ndarray) -> np.ndarray:
