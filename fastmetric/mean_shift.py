@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastmetric import _validate, engine
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, gradient_bandwidth, metric_of
-from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.kernel_sums.log_sums import FEW, KernelSums
 from fastmetric.learn.modes.mode_search import Modes, SearchSettings, bins, find_modes, nearest
 from fastmetric.learn.optim.outcome import warn_not_converged
 
@@ -245,7 +245,9 @@ class MeanShift(ClusterMixin, BaseEstimator):
         """Set the attributes of the modes; warn if some have not converged."""
         n, d = self._X.shape
         parts = math.log(n), kernel_table.KERNELS["gaussian"].log_volume(d), metric.log_scale
-        volume, logs = sum(parts), sums.log_sums(modes.points)
+        # Few centres: no tree is built for them alone.
+        method = "exact" if len(modes.points) <= FEW else "auto"
+        volume, logs = sum(parts), sums.log_sums(modes.points, method=method)
         # The volume is rounded, too: d terms of log_scale, which may cancel, and four sums.
         size = np.abs(logs.estimate) + sum(map(abs, parts))
         if metric.map is not None:

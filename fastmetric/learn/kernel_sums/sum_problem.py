@@ -18,7 +18,7 @@ ROOT = np.array([0])
 
 
 class Shifted(NamedTuple):
-    """Log sums (m,) and steps of mean shift (m, d), in units of the sums."""
+    """Log sums (m,), in units of the weights, and steps of mean shift (m, d)."""
 
     logs: np.ndarray
     steps: np.ndarray
@@ -94,6 +94,15 @@ class SumProblem:
         options = self.options._replace(flat=flat)
         return SumProblem(self.sums, self.rows[numbers], self.rule, own, options)
 
+    def at(self, query: np.ndarray, *, flat: bool = False) -> SumProblem:
+        """Return the same at other queries (m, d), none of which is a point to be left out."""
+        return SumProblem(self.sums, query, self.rule, options=self.options._replace(flat=flat))
+
+    def within(self, rtol: float) -> SumProblem:
+        """Return the same to another relative tolerance."""
+        rule = self.rule._replace(rtol=rtol)
+        return SumProblem(self.sums, self.query, rule, self._own, self.options)
+
     def among(self, numbers: np.ndarray, share: float) -> SumProblem:
         """Return the sums over some of the points, within a share of the tolerance.
 
@@ -119,8 +128,15 @@ class SumWay(Way, Protocol):
         """
 
 
-class SteppingWay(SumWay, Protocol):
-    """A way to sum that has steps of mean shift, too."""
+class SteppingWay(Way, Protocol):
+    """A way to take steps of mean shift."""
+
+    @property
+    def rtol(self) -> float:
+        """Return the relative tolerance of the sums."""
+
+    def at(self, query: np.ndarray) -> SteppingWay:
+        """Return a way for other queries of the same problem."""
 
     def mean_shift(self, label: str | None = None) -> Shifted:
         """Return log sums and steps of mean shift [SHI-1], gradients of these sums."""

@@ -14,6 +14,7 @@ from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
+from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.certified_walks import (
     Interactions,
     Probe,
@@ -72,7 +73,16 @@ class _WalkSums:
         together[found.underflowed] = alone
         logs, moves = np.empty(len(together)), np.empty(together.shape)
         logs[order], moves[order] = found.logs()[0], together
-        return Shifted(logs, moves)
+        return Shifted(logs, np.ldexp(moves, self.problem.sums.exponent))
+
+    @property
+    def rtol(self) -> float:
+        """Return the tolerance of the sums."""
+        return self.problem.rule.rtol
+
+    def at(self, query: np.ndarray) -> SteppingWay:
+        """Return the way by a walk that is chosen for other queries."""
+        return choose(self.problem.at(query), WALKS, n_jobs=self.n_jobs)
 
 
 class TreeWalk(_WalkSums):
@@ -93,8 +103,8 @@ class TreeWalk(_WalkSums):
 
     @staticmethod
     def serves(problem: SumProblem) -> bool:
-        """Return True: a tree serves every problem."""
-        return True
+        """Return whether there is a tree."""
+        return not problem.options.flat
 
     @staticmethod
     def worth_building(
@@ -154,4 +164,4 @@ class ExactWalk(_WalkSums):
         return self.problem.n * m * (table.dense_pair + table.per_dimension * d)
 
 
-WALKS: tuple[type[SteppingWay], ...] = (TreeWalk, ExactWalk)
+WALKS: tuple[type[TreeWalk] | type[ExactWalk], ...] = (TreeWalk, ExactWalk)
