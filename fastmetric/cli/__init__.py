@@ -4,8 +4,9 @@
 * `options`: which options do commands share?
 * `methods`: which estimator has which name, and which parameters were given?
 * `preparation`: how are missing values, scales and categories dealt with, as part of the model?
-* `work`: what do `fit`, `transform`, `predict`, `density`, `cluster` and `info` do?
-* `evaluation`: how good is a method on rows held out, beside raw features, PCA and scikit-learn?
+* `work`: what do `fit`, `transform`, `predict`, `density` and `cluster` do?
+* `model_info`: what is a saved model, and what can it do?
+* `comparison`: how good is a method on rows held out, beside raw features, PCA and scikit-learn?
 * `pictures`: what do densities, clusters and projections of a table look like?
 * `demo`: what does NCA show on handwritten digits, next to PCA and scikit-learn's NCA?
 * `files`: how are tables read and written, and models?

@@ -13,9 +13,10 @@ from typing import Any
 from fastmetric import __version__
 from fastmetric.cli import options as shared
 from fastmetric.cli import work
-from fastmetric.cli.evaluation import evaluate
+from fastmetric.cli.comparison import evaluate
 from fastmetric.cli.files.text_tables import TableError
 from fastmetric.cli.methods import DENSITIES
+from fastmetric.cli.model_info import info
 
 _EPILOG = """examples:
   fastmetric demo
@@ -29,6 +30,17 @@ _EPILOG = """examples:
 
 `fastmetric COMMAND --help` lists the options of a command.
 """
+_USAGE = {  # argparse's own would list every option
+    "demo": "[--out PICTURE] [--force]",
+    "evaluate": "DATA [--method METHOD] [--target COLUMN] [options]\n"
+    "       fastmetric evaluate DATA --model MODEL [options]",
+    "fit": "DATA --out MODEL [--method METHOD] [--target COLUMN] [options]",
+    "transform": "MODEL DATA --out FILE [options]",
+    "predict": "MODEL DATA --out FILE [--proba] [options]",
+    "density": "DATA [--queries TABLE] [--out FILE] [--picture FILE] [options]",
+    "cluster": "DATA --out FILE [--picture FILE] [options]",
+    "info": "MODEL [--trust]",
+}
 _MODEL = "made by `fastmetric fit`, or by fastmetric.save in Python"
 _TABLE = "a table, beside ids and target: .csv, .tsv, .parquet, .arrow, .npz, .npy, or - (stdout)"
 
@@ -60,20 +72,13 @@ def _exit_code(options: Any) -> int:
     return 0
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help whose column of texts begins right of the longest command."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=16)
-
-
 def _parser() -> argparse.ArgumentParser:
     """Return the parser with its commands."""
     parser = argparse.ArgumentParser(
         prog="fastmetric",
         description="Learn metrics and densities from tables, and apply them to new rows.",
         epilog=_EPILOG,
-        formatter_class=_Help,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"fastmetric {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -93,7 +98,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_command(commands: Any, name: str, run: Callable[[Any], None], text: str) -> Any:
     """Add a command with its help text; return its parser."""
-    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command = commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        usage=f"fastmetric {name} {_USAGE[name]}",
+    )
     command.set_defaults(run=run)
     return command
 
@@ -210,9 +220,9 @@ def _add_cluster(commands: Any) -> None:
 
 def _add_info(commands: Any) -> None:
     """Add the command `info`."""
-    info = _add_command(commands, "info", work.info, "say what a saved model is")
-    shared.add_data(info, "model", _MODEL)
-    shared.add_trust(info)
+    command = _add_command(commands, "info", info, "say what a saved model is")
+    shared.add_data(command, "model", _MODEL)
+    shared.add_trust(command)
 
 
 def _demo(options: Any) -> None:

@@ -53,7 +53,8 @@ def add_columns(command: Any) -> None:
         "--categories",
         default="",
         metavar="COLUMNS",
-        help="one column of 0 and 1 for each value; columns of texts are taken so anyway",
+        help="one column of 0 and 1 for each value; where classes are learnt, columns of texts are "
+        "taken so unasked",
     )
     group = command.add_argument_group("preparation, saved with the model")
     group.add_argument("--scale", action="store_true", help="features to mean 0 and variance 1")
@@ -74,7 +75,11 @@ def add_method(command: Any, default: str, which: list[str] | None = None) -> No
     group = command.add_argument_group("method")
     if which is None or len(which) > 1:
         group.add_argument(
-            "--method", choices=which or list(METHODS), default=default, help="default: %(default)s"
+            "--method",
+            choices=which or list(METHODS),
+            default=default,
+            metavar="METHOD",
+            help="%(choices)s (default: %(default)s)",
         )
     else:
         command.set_defaults(method=default)

@@ -1,4 +1,4 @@
-"""What the commands on tables do: fit, transform, predict, density, cluster, info."""
+"""What the commands on tables do: fit, transform, predict, density, cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fastmetric.cli import methods, pictures, preparation
 from fastmetric.cli.files import models, outputs
-from fastmetric.cli.files.columns import Choice, Known, Table, choose, match
+from fastmetric.cli.files.columns import Choice, Known, Table, columns_to_apply, columns_to_fit
 from fastmetric.cli.files.models import Model
 from fastmetric.cli.files.tables import read_raw
 from fastmetric.cli.files.text_tables import Reading, TableError
@@ -45,7 +45,7 @@ def training_table(options: Any) -> Table:
         options.impute is not None,
         supervised,
     )
-    table = choose(read_raw(options.data, reading(options)), choice)
+    table = columns_to_fit(read_raw(options.data, reading(options)), choice)
     tell(table.notes)
     return table
 
@@ -89,7 +89,7 @@ def _fitted(options: Any, table: Table) -> _Fit:
     try:
         estimator.fit(X, table.y)
     except KeyboardInterrupt:
-        if not _is_fitted(models.final_estimator(estimator)):
+        if not is_fitted(models.final_estimator(estimator)):
             raise
         interrupted = True
     known = Known(
@@ -102,7 +102,7 @@ def _fitted(options: Any, table: Table) -> _Fit:
     return _Fit(Model(estimator, known), time.perf_counter() - began, interrupted)
 
 
-def _is_fitted(estimator: Any) -> bool:
+def is_fitted(estimator: Any) -> bool:
     """Return whether a fit has left anything behind."""
     return any(name.endswith("_") and not name.startswith("_") for name in vars(estimator))
 
@@ -155,7 +155,9 @@ def model_and_table(options: Any, method: str, others: str) -> tuple[Model, Tabl
         raise TableError(
             f"{options.model} holds {type(model.last).__name__}, which has no {method}; {others}"
         )
-    table = match(read_raw(options.data, reading(options)), model.known, options.id, options.target)
+    table = columns_to_apply(
+        read_raw(options.data, reading(options)), model.known, options.id, options.target
+    )
     tell(table.notes)
     new = preparation.unknown_categories(model.estimator, table.X, table.categories)
     if new:
@@ -212,76 +214,6 @@ def predict(options: Any) -> None:
     _report(options, f"{what} of {len(labels):,} rows predicted{right}: {options.out}")
 
 
-def info(options: Any) -> None:
-    """Print what a model is, what it was fitted to, and what it can do."""
-    model = models.read_model(options.model, options.trust)
-    last, known = model.last, model.known
-    lines = [("model", type(last).__name__)]
-    if model.from_python:
-        lines.append(("saved", "by fastmetric.save, in Python"))
-    features = known.features
-    if features is None:
-        lines.append(("features", f"{known.width} columns without names"))
-    else:
-        shown = ", ".join(features[:20]) + ", …" * (len(features) > 20)
-        lines.append(("features", f"{len(features)}: {shown}"))
-    if known.target:
-        lines.append(("target", known.target))
-    if known.ids:
-        lines.append(("ids", ", ".join(known.ids)))
-    if hasattr(last, "classes_"):
-        shown = ", ".join(map(str, last.classes_[:20])) + ", …" * (len(last.classes_) > 20)
-        lines.append(("classes", f"{len(last.classes_)}: {shown}"))
-    lines += [("preparation", text) for text in preparation.described(model.estimator)]
-    lines += [("parameters", _parameters(last))]
-    lines += [(name, value) for name, value in _figures(last)]
-    able = [
-        command
-        for command, method in (
-            ("transform", "transform"),
-            ("predict", "predict"),
-            ("density", "score_samples"),
-        )
-        if hasattr(model.estimator, method)
-    ]
-    lines.append(("commands", ", ".join(able)))
-    before = ""
-    for name, text in lines:
-        print(f"{name if name != before else '':<12}  {text}")
-        before = name
-
-
-def _parameters(estimator: Any) -> str:
-    """Return the parameters that differ from their defaults."""
-    import inspect
-
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(type(estimator).__init__).parameters.items()
-    }
-    given = {
-        name: value
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in ("verbose", "n_jobs") and repr(value) != repr(defaults.get(name))
-    }
-    return ", ".join(f"{name}={value!r}" for name, value in given.items()) or "the defaults"
-
-
-def _figures(estimator: Any) -> list[tuple[str, str]]:
-    """Return what a fit found, as names and texts."""
-    found = []
-    for name in ("components_", "cluster_centers_"):
-        if hasattr(estimator, name):
-            rows, columns = getattr(estimator, name).shape
-            what = "clusters" if name == "cluster_centers_" else "dimensions"
-            found.append((what, f"{rows}, from {columns} features"))
-    for name in ("objective_", "log_likelihood_", "n_iter_", "bandwidth_"):
-        value = getattr(estimator, name, None)
-        if value is not None and np.ndim(value) == 0:
-            found.append((name.rstrip("_"), f"{value:.6g}"))
-    return found or [("state", "fitted" if _is_fitted(estimator) else "not fitted")]
-
-
 # Without a model, or with one
 
 
@@ -299,7 +231,7 @@ def density(options: Any) -> None:
         model, table = _fitted(options, training).model, training
         if options.queries is not None:
             known = model.known._replace(width=training.X.shape[1])
-            table = match(read_raw(options.queries, reading(options)), known, options.id)
+            table = columns_to_apply(read_raw(options.queries, reading(options)), known, options.id)
             tell(table.notes)
         else:
             tell(["each row is one of those that the density was fitted to, and counts itself"])

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from fastmetric import NCA, KernelDensity, load, save
 from fastmetric.cli.commands import main
-from fastmetric.cli.files.columns import Choice, choose
+from fastmetric.cli.files.columns import Choice, columns_to_fit
 from fastmetric.cli.files.tables import read_raw
 from fastmetric.cli.files.text_tables import TableError
 
@@ -257,7 +257,7 @@ def test_any_damage_of_a_file_is_read_or_refused(kind, tmp_path):
             damaged[place] = rng.integers(256)
         path.write_bytes(bytes(damaged[: rng.integers(len(damaged) // 2, len(damaged) + 1)]))
         with contextlib.suppress(TableError):
-            choose(read_raw(path), Choice("y" if kind == "npz" else "0"))
+            columns_to_fit(read_raw(path), Choice("y" if kind == "npz" else "0"))
 
 
 def test_a_folder_is_refused(tmp_path, capsys):

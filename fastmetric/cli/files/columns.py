@@ -45,7 +45,7 @@ class Table(NamedTuple):
     notes: list[str]
 
 
-def choose(raw: Raw, choice: Choice) -> Table:
+def columns_to_fit(raw: Raw, choice: Choice) -> Table:
     """Return the table for a fit."""
     frame, notes = raw.frame, list(raw.notes)
     target = _target(raw, choice.target)
@@ -92,7 +92,7 @@ class Known(NamedTuple):
     width: int | None = None  # number of features
 
 
-def match(raw: Raw, known: Known, ids: str = "", target: str = "") -> Table:
+def columns_to_apply(raw: Raw, known: Known, ids: str = "", target: str = "") -> Table:
     """Return new rows with the columns that a model was fitted to, in its order."""
     notes = list(raw.notes)
     kept: list[Any]
