@@ -6,8 +6,9 @@
 * `outputs`: may this file be written, and how are results written beside ids and target?
 * `models`: how is a model written and read, and which files may run code?
 
-Data flow: `tables.read_raw` returns a frame as it is in the file; `columns.columns_to_fit` for a fit, or
-`columns.columns_to_apply` for new data, returns rows of numbers and categories, with labels and ids.
+Data flow: `tables.read_raw` returns a frame as it is in the file; `columns.columns_to_fit` for a
+fit, or `columns.columns_to_apply` for new data, returns rows of numbers and categories, with
+labels and ids.
 
 Decisions
 ---------
