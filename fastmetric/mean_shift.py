@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric._typing import BaseEstimator, ClusterMixin, Matrix, Vector
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, gradient_bandwidth, metric_of
 from fastmetric.learn.kernel_sums.log_sums import FEW, KernelSums
@@ -108,8 +108,8 @@ class MeanShift(ClusterMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        bandwidth: Any = None,
-        seeds: Any = None,
+        bandwidth: float | Vector | Matrix | None = None,
+        seeds: Matrix | None = None,
         bin_seeding: bool = False,
         min_bin_freq: int = 1,
         cluster_all: bool = True,

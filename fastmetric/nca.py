@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric._typing import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    Matrix,
+    PairMethod,
+    Seed,
+    SmoothKernel,
+    TransformerMixin,
+    Vector,
+)
 from fastmetric.learn import linear_starts
 from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
 from fastmetric.learn.nca import nca_fit, starts, streaming, training
@@ -171,16 +176,16 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         self,
         n_components: int | None = None,
         *,
-        kernel: str = "gaussian",
-        background: Any = False,
-        priors: Any = None,
-        method: str = "auto",
+        kernel: SmoothKernel = "gaussian",
+        background: bool | float | Literal["learn"] = False,
+        priors: Literal["equal"] | Vector | None = None,
+        method: PairMethod = "auto",
         rtol: float = 0.0,
-        solver: str = "auto",
-        batch_size: int | str = "auto",
-        batches: str = "random",
+        solver: Literal["auto", "lbfgs", "stochastic", "minibatch"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        batches: Literal["random", "farthest", "projection"] = "random",
         subsample: float | None = None,
-        init: Any = "auto",
+        init: Literal["auto", "rca", "lda", "pca", "identity", "random"] | Matrix = "auto",
         alpha: float = 0.0,
         annealing: bool = False,
         early_stopping: bool = False,
@@ -191,7 +196,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         callback: Callable[[np.ndarray, int], Any] | None = None,
         verbose: int = 0,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -422,6 +427,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         d = n_features
         if self.n_components is not None:
             d = _validate.integer("n_components", self.n_components, 1, n_features)
+        given: Any
         if self.warm_start and hasattr(self, "components_"):
             given, name = self.components_, "components_ (warm_start)"
         elif isinstance(self.init, str):

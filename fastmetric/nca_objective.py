@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastmetric import _validate
+from fastmetric._typing import PairMethod, SmoothKernel, Vector
 from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
@@ -17,12 +18,12 @@ def nca_value_and_grad(
     X: Any,
     y: Any,
     *,
-    kernel: str = "gaussian",
+    kernel: SmoothKernel = "gaussian",
     background: bool = False,
-    beta: Any = None,
-    priors: Any = None,
+    beta: float | Vector | None = None,
+    priors: Literal["equal"] | Vector | None = None,
     rows: Any = None,
-    method: str = "exact",
+    method: PairMethod = "exact",
     rtol: float = 0.0,
     n_jobs: int | None = None,
     return_bound: bool = False,
