@@ -73,6 +73,12 @@ class MeanShift(ClusterMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
 
+    See Also
+    --------
+    KernelDensity : The density whose modes are the centres.
+    LocalComponentAnalysis : Learns a covariance to take as the bandwidth.
+    sklearn.cluster.MeanShift : The same by a flat kernel.
+
     Notes
     -----
     Exact: the centres are points of zero gradient to within `tol`, by sums over all rows, and not
