@@ -46,7 +46,7 @@ class GridCosts(NamedTuple):
     cell_tap: float  # a pair of taps of the smoothing, at a cell
 
 
-GRID = GridCosts(8.0, 2.0, 2.0, 0.4)
+GRID = GridCosts(25.0, 3.6, 2.0, 0.2)
 
 
 class GaussianCosts(NamedTuple):
@@ -95,7 +95,8 @@ TREE_ROWS = 5000  # of points, and of four times the queries: log sums with thei
 TREE_ROWS_PER_SEGMENT = 50
 TREE_POINTS = 1000  # log sums over a tree that is built in any case
 TREE_PAIRS = 2e8  # log sums by segment
-TREE_POINT, TREE_QUERY = 150.0, 250.0  # nanoseconds at least: a tree of points, and of queries
+TREE_POINT, TREE_QUERY = 250.0, 400.0  # nanoseconds at least: a tree of points, and of queries
+TREE_TRIAL, TREE_TRIAL_SHARE = 5e6, 0.2  # nanoseconds, and of the best way: trees built in vain
 GRID_QUERIES = 500
 CUTOFF_QUERIES = 500
 PRODUCT_DIMENSIONS = 16  # from which on the E-step multiplies rows instead of taking differences

@@ -22,7 +22,7 @@ class Readers(NamedTuple):
 
     rows: np.ndarray  # (m, d)
     order: np.ndarray  # (m,): which query comes when; or empty
-    own_weights: np.ndarray  # (m,): of the point that a query is, left out; or empty
+    own_weights: np.ndarray  # (m,): of the point that a query is, left out; (1,) of all; or empty
     own_kernel: np.ndarray  # the kernel of a point with itself along an axis, a polynomial
 
 
@@ -34,7 +34,7 @@ def read_values(values, readers, first, last, lattice, stencil):
     """
     made, out = make_scratch(stencil), np.zeros((2, last - first))
     values, readers, lattice, stencil = uncounted((values, readers, lattice, stencil))
-    scratch = uncounted(made)
+    scratch, common = uncounted(made), readers.own_weights.size == 1
     for p in range(first, last):
         i = readers.order[p] if readers.order.size else p
         unused = place_point(readers.rows[i], lattice, stencil, scratch)
@@ -42,9 +42,11 @@ def read_values(values, readers, first, last, lattice, stencil):
             out[0, p - first] = np.nan
             continue
         out[0, p - first] = read_point(lattice, stencil, scratch, unused, values)
-        if readers.own_weights.size and readers.own_weights[i] != 0:
-            own = _own_kernel(readers.rows[i], lattice, readers.own_kernel)
-            out[1, p - first] = own * readers.own_weights[i]
+        if readers.own_weights.size:
+            weight = readers.own_weights[0 if common else i]
+            if weight != 0:
+                own = _own_kernel(readers.rows[i], lattice, readers.own_kernel)
+                out[1, p - first] = own * weight
     return out
 
 

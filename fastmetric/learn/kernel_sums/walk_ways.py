@@ -110,12 +110,14 @@ class TreeWalk(_WalkSums):
     def worth_building(
         problem: SumProblem, n_jobs: int | None = None, best: float = math.inf
     ) -> bool:
-        """Return whether points are many, and building trees takes less than the best way.
+        """Return whether points are many, and building trees takes a small part of the best way.
 
-        Whether a tree is there already must not matter: the choice would depend on former calls.
+        They are built to count their work, and mostly in vain where there is another way. Whether
+        a tree is there already must not matter: the choice would depend on former calls.
         """
         least = problem.n * costs.TREE_POINT + len(problem.rows) * costs.TREE_QUERY
-        return problem.n >= costs.TREE_POINTS and least < best
+        allowed = costs.TREE_TRIAL + costs.TREE_TRIAL_SHARE * best
+        return problem.n >= costs.TREE_POINTS and least < allowed
 
     def cost(self) -> float:
         """Return what the sums will take, in nanoseconds: by counts, from a few groups."""

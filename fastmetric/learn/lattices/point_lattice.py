@@ -219,8 +219,8 @@ class PointLattice:
     ) -> np.ndarray:
         """Return certified bounds (2, m) of the sums at queries (m, d), lower and upper.
 
-        `own_weights` (m,) are those of the points that queries are, left out of their sums; or
-        empty. The upper bound is infinite where taps lie outside the lattice.
+        `own_weights` (m,) are those of the points that queries are, left out of their sums; (1,) of
+        all of them; or empty. The upper bound is infinite where taps lie outside the lattice.
         """
         readers = Readers(query, sorting.order, own_weights, self.taps.own)
 
