@@ -68,14 +68,23 @@ def intervals(found, margins):
         if np.isnan(value):
             out[0, i], out[1, i] = 0.0, np.inf
             continue
-        margin = value * margins.relative + own * margins.own_error
-        least, most = max(0.0, value - own - margin), max(0.0, value - own + margin)
-        upper = np.inf
-        for k in range(margins.lines.shape[0]):
-            upper = min(upper, margins.lines[k, 0] * most + margins.lines[k, 1])
-        out[0, i] = max(0.0, least * margins.lower * (1 - margins.stretch) - margins.lost)
-        out[1, i] = upper * (1 + margins.stretch * (1 + margins.stretch)) + margins.lost
+        out[0, i], out[1, i] = bounds_of(value, own, 0.0, margins)
     return out
+
+
+@jit_in_order
+def bounds_of(value, own, rounded, margins):
+    """Return bounds of a sum, from the value of a lattice and what is left out of it.
+
+    `rounded` is an error of the value beside its margin.
+    """
+    margin = value * margins.relative + own * margins.own_error + rounded
+    least, most = max(0.0, value - own - margin), max(0.0, value - own + margin)
+    upper = np.inf
+    for k in range(margins.lines.shape[0]):
+        upper = min(upper, margins.lines[k, 0] * most + margins.lines[k, 1])
+    lower = max(0.0, least * margins.lower * (1 - margins.stretch) - margins.lost)
+    return lower, upper * (1 + margins.stretch * (1 + margins.stretch)) + margins.lost
 
 
 @jit

@@ -78,7 +78,7 @@ class PointLattice:
     def __init__(self, plan: Plan, rtol: float, box: Box, h: float, n_jobs: int | None) -> None:
         """Take the box of all points and queries (d,), of at most 2^31 cells."""
         self.plan, self.n_jobs, self.d = plan, n_jobs, len(box.lower)
-        self.taps = taps(plan, rtol)
+        self.taps, self.rtol = taps(plan, rtol), rtol
         cells = [1] * (AXES - self.d) + [int(c) for c in shape_of(plan, box, h)]
         spacing = plan.spacing * h
         origin = np.zeros(AXES)
@@ -86,6 +86,11 @@ class PointLattice:
         self.spacing = spacing
         self.lattice = Lattice((cells[0], cells[1], cells[2]), origin, 1 / spacing)
         self.size = math.prod(cells)
+
+    @property
+    def resident(self) -> bool:
+        """Return whether the lattice stays in a core's cache, so that any order of rows serves."""
+        return self.size <= _RESIDENT
 
     @cached_property
     def _tiles(self) -> Tiles:
