@@ -9,6 +9,7 @@ import numpy as np
 from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.lattice.stencils import (
     AXES,
+    hold,
     make_scratch,
     place_point,
     place_slopes,
@@ -45,6 +46,7 @@ def read_values(values, readers, first, last, lattice, stencil):
         if readers.own_weights.size and readers.own_weights[i] != 0:
             own = _own_kernel(readers.rows[i], lattice, readers.own_kernel)
             out[1, p - first] = own * readers.own_weights[i]
+    hold(made)
     return out
 
 
@@ -108,6 +110,7 @@ def read_slopes(values, readers, first, last, lattice, stencil):
         for k in range(d):
             slope = found[1] if unused + k == 0 else found[2] if unused + k == 1 else found[3]
             out[1 + k, p - first] = slope
+    hold(made)
     return out
 
 

@@ -17,6 +17,7 @@ from fastmetric.core.lattice.stencils import (
     AXES,
     LANES,
     add_point,
+    hold,
     make_scratch,
     place_own,
     place_point,
@@ -84,6 +85,7 @@ def read_own_and_total(values, some, parts, own, lattice, stencil):
             slope, of_all = _component(mine, unused + k), _component(whole, unused + k)
             out[3 + k, q] = slope - weight * _own_slope(scratch, unused, unused + k)
             out[3 + d + k, q] = of_all - slope
+    hold(made)
     return out
 
 
@@ -112,6 +114,7 @@ def read_adjoint(values, some, parts, own, lattice, stencil):
         for k in range(d):
             itself = weight * _own_slope(scratch, unused, unused + k)
             out[k, p - some.first] = _component(found, unused + k) - itself
+    hold(made)
     return out
 
 
@@ -137,6 +140,7 @@ def read_segments(values, some, parts, lattice, stencil):
                 out[c, p - some.first] = value
             else:
                 out[c, p - some.first] = np.nan
+    hold(made)
     return out
 
 
@@ -166,6 +170,7 @@ def spread_twice(some, weights, mine, total, stencil):
         add_point(weights[0, j], mine.lattice, stencil, scratch, unused, mine.first_cell, own)
         first = total.first_cell
         add_point(weights[1, j], total.lattice, stencil, scratch, unused, first, whole)
+    hold(made)
     return to_mine, to_total
 
 
@@ -180,7 +185,9 @@ def class_bounds(found, margins, factor, allowed, out):
     accepted = np.zeros(found.shape[1], np.bool_)
     for i in range(found.shape[1]):
         value, whole, itself = found[0, i], found[1, i], found[2, i]
-        own, other = max(0.0, value - itself), max(0.0, whole - value)
+        own, other = max(0.0, value - itself), 0.0
+        if margins[1].lower > 0:  # else there are no others
+            other = max(0.0, whole - value)
         own_lo, own_hi = bounds_of(value, itself, 0.0, margins[0])
         # The other segments' sum has the rounding of both values that it is the difference of.
         rounded = (whole + value) * margins[1].relative

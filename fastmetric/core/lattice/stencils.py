@@ -206,6 +206,11 @@ def make_scratch(stencil):
 
 
 @jit
+def hold(scratch):
+    """Do nothing: until this call the arrays exist. Without it they are freed after `uncounted`."""
+
+
+@jit
 def place_point(row, lattice, stencil, scratch):
     """Write the taps of a point (d,) and their cells; the last d axes are the data's."""
     unused = AXES - row.size

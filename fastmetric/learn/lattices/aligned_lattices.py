@@ -167,9 +167,9 @@ class AlignedLattices:
             c = item[0].segment
             target = self._target(c, *item[1:])
             values[self._slice(c, target)] += part[: target.cells]
-        total = len(self._shapes) - 1
-        self._smooth(values, range(total))
+        # Before they are smoothed: smoothing reaches beyond the box of a segment.
         self._add_up(values, to_total=True)
+        self._smooth(values)
         return values
 
     def spread_adjoint(
@@ -191,7 +191,7 @@ class AlignedLattices:
             for c, part in zip((item[0].segment, total), found, strict=True):
                 target = self._target(c, *item[1:])
                 values[self._slice(c, target)] += part[: target.cells]
-        self._smooth(values, range(total + 1))
+        self._smooth(values)
         self._add_up(values, to_total=False)
         return values
 
@@ -207,11 +207,11 @@ class AlignedLattices:
         """Return the cells of a lattice, (n0, n1, n2)."""
         return values[self._starts[c] : self._starts[c + 1]].reshape(self._shapes[c])
 
-    def _smooth(self, values: np.ndarray, which: range) -> None:
+    def _smooth(self, values: np.ndarray) -> None:
         """Convolve lattices with the middle kernel along every axis, in place."""
         for axis in range(AXES - 1, self.unused - 1, -1):
             strips = []
-            for c in which:
+            for c in range(len(self._shapes)):
                 n0, n1, n2 = self._shapes[c].tolist()
                 shape = ((1, n0, n1 * n2), (n0, n1, n2), (n0 * n1, n2, 1))[axis]
                 view = self._view(values, c).reshape(shape)

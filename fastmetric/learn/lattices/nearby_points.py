@@ -44,11 +44,11 @@ def nearby_points(
     n0, n1, n2 = (-(-cells // side) for cells in lattice.lattice.shape)
     tiles, shape = Tiles(lattice.lattice, side, (n0, n1, n2)), (n0, n1, n2)[-d:]
     numbers, counts = _tiles_of(points, tiles, lattice.n_jobs)
-    occupied = np.flatnonzero(counts > int(leave_out))
+    occupied = np.flatnonzero(counts)
     scale = lattice.lattice.inverse_spacing / side
     with np.errstate(over="ignore", invalid="ignore"):
         places = np.floor((query.astype(np.float64) - lattice.lattice.origin[-d:]) * scale)
-    if not occupied.size or not (np.abs(places) < _FARTHEST).all():
+    if counts.sum() <= int(leave_out) or not (np.abs(places) < _FARTHEST).all():
         return None
     least, spans = places.min(axis=0), tuple(np.ptp(places, axis=0).astype(int) + 1)
     keys = np.ravel_multi_index(tuple((places - least).astype(int).T), spans)
@@ -58,7 +58,10 @@ def nearby_points(
         return None
     # In tiles. A query and the nearest point are within half a diagonal of the middles of theirs.
     middles = np.stack(np.unravel_index(occupied, shape), axis=1)
-    nearest = cKDTree(middles).query(groups)[0] + math.sqrt(d) * (1 + _MARGIN)
+    gaps, which = cKDTree(middles).query(groups, k=2)
+    # The tile of a query that is its only point has no other one.
+    alone = leave_out & (gaps[:, 0] == 0) & (counts[occupied[which[:, 0]]] == 1)
+    nearest = np.where(alone, gaps[:, 1], gaps[:, 0]) + math.sqrt(d) * (1 + _MARGIN)
     unit = side * lattice.plan.spacing
     reach = np.sqrt(nearest**2 + 2 * max(0.0, -log_share) / unit**2)
     marked = np.zeros(shape, bool)

@@ -48,6 +48,7 @@ _LIGHTER = (10.0, 4.0)  # nats: sums so far below the total weight are certified
 _BESIDE = 6.5  # bandwidths around a segment's points in which queries are read off
 _CELLS, _CELLS_PER_ROW = 1 << 22, 3  # of all lattices: so many, or for every point and query
 _UNIT = 2.0**-53
+_NOTHING = Margins(np.zeros((1, 2)), 0.0, 0.0, 0.0, 0.0, 0.0)  # of sums over no points
 
 
 class _Fit(NamedTuple):
@@ -117,8 +118,6 @@ class ClassLattices:
         for lighter in _LIGHTER:
             log_mass = 2.0 * math.ceil((max(0.0, log_weight) + lighter) / 2)
             for plan in plans(d, self._tolerance(), log_mass):
-                if not 1 / (plan.spacing * EXP_BANDWIDTH) < math.inf:
-                    continue
                 total = math.prod(shape_of(plan, box, EXP_BANDWIDTH))
                 cells = sum(math.prod(shape_of(plan, one, EXP_BANDWIDTH)) for one in boxes)
                 if total + cells <= most:
@@ -159,7 +158,7 @@ class ClassLattices:
             return n * (place + taps) + m * (place + C * taps) + one
         # Points are spread, and read with slopes; queries are read twice, and spread twice.
         rows = n * (3 * place + 2.5 * taps) + m * (3 * place + 5 * taps + costs.GRID_ROW)
-        return rows + 2 * one + total * (2 * table.cell + smoothing)
+        return rows + 2 * one + 2 * total * (table.cell + smoothing)
 
     def cost(self) -> float:
         """Return what the sums will take, in nanoseconds."""
@@ -181,6 +180,8 @@ class ClassLattices:
         problem, frame = self.problem, lattices.frame
         sizes, totals = problem.segments.sizes, self._totals()
         own = frame.margins(int(sizes[c]), float(totals[c]), True)
+        if len(sizes) == 1:
+            return own, _NOTHING
         others = float(np.delete(totals, c).sum())
         other = frame.margins(problem.n, others, False)
         # Adding up the lattices of the segments is one more rounding for each.
