@@ -47,6 +47,7 @@ class GridCosts(NamedTuple):
 
 
 GRID = GridCosts(25.0, 3.6, 2.0, 0.2)
+GRID_ROW = 150.0  # the bounds and logs of a row's class sums
 
 
 class GaussianCosts(NamedTuple):

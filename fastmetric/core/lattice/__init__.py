@@ -9,6 +9,7 @@ query adds up the cells around it. The time is linear in points, queries and cel
 * `moments`: what takes the place of the points of a line, where they are many times the cells?
 * `smoothing`: how is a lattice convolved along one axis?
 * `reading`: what are the sums at queries, with bounds, and their slopes?
+* `segment_lattices`: what are the sums over segments of the points, and the gradient?
 
 Data flow: `learn.lattices.lattice_plan` chooses spacing and widths for a tolerance,
 `lattice_taps` turns them into polynomials; `learn.lattices.point_lattice` runs the loops of this

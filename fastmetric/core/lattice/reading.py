@@ -9,6 +9,7 @@ import numpy as np
 from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.lattice.stencils import (
     AXES,
+    hold,
     make_scratch,
     place_point,
     place_slopes,
@@ -47,6 +48,7 @@ def read_values(values, readers, first, last, lattice, stencil):
             if weight != 0:
                 own = _own_kernel(readers.rows[i], lattice, readers.own_kernel)
                 out[1, p - first] = own * weight
+    hold(made)
     return out
 
 
@@ -70,14 +72,23 @@ def intervals(found, margins):
         if np.isnan(value):
             out[0, i], out[1, i] = 0.0, np.inf
             continue
-        margin = value * margins.relative + own * margins.own_error
-        least, most = max(0.0, value - own - margin), max(0.0, value - own + margin)
-        upper = np.inf
-        for k in range(margins.lines.shape[0]):
-            upper = min(upper, margins.lines[k, 0] * most + margins.lines[k, 1])
-        out[0, i] = max(0.0, least * margins.lower * (1 - margins.stretch) - margins.lost)
-        out[1, i] = upper * (1 + margins.stretch * (1 + margins.stretch)) + margins.lost
+        out[0, i], out[1, i] = bounds_of(value, own, 0.0, margins)
     return out
+
+
+@jit_in_order
+def bounds_of(value, own, rounded, margins):
+    """Return bounds of a sum, from the value of a lattice and what is left out of it.
+
+    `rounded` is an error of the value beside its margin.
+    """
+    margin = value * margins.relative + own * margins.own_error + rounded
+    least, most = max(0.0, value - own - margin), max(0.0, value - own + margin)
+    upper = np.inf
+    for k in range(margins.lines.shape[0]):
+        upper = min(upper, margins.lines[k, 0] * most + margins.lines[k, 1])
+    lower = max(0.0, least * margins.lower * (1 - margins.stretch) - margins.lost)
+    return lower, upper * (1 + margins.stretch * (1 + margins.stretch)) + margins.lost
 
 
 @jit
@@ -101,6 +112,7 @@ def read_slopes(values, readers, first, last, lattice, stencil):
         for k in range(d):
             slope = found[1] if unused + k == 0 else found[2] if unused + k == 1 else found[3]
             out[1 + k, p - first] = slope
+    hold(made)
     return out
 
 

@@ -37,6 +37,7 @@ _STRIP_CELLS = 1 << 16  # smoothed in a task
 _NONE = np.empty(0, np.int64)
 NO_WEIGHTS = np.empty(0)
 _UNIT = 2.0**-53
+_ROUNDED = 64.0  # times the rounding of the largest coordinate is less than a cell
 _RADIUS = 12.0  # bandwidths: beyond it a kernel is 5e-32, and moving it counts as losing it
 
 
@@ -62,8 +63,14 @@ def box_of(rows: np.ndarray, n_jobs: int | None = None) -> Box:
 
 
 def shape_of(plan: Plan, box: Box, h: float) -> tuple[float, ...]:
-    """Return how many cells a lattice for rows in a box has along each axis; maybe infinitely."""
+    """Return how many cells a lattice for rows in a box has along each axis; maybe infinitely.
+
+    Infinitely many, too, if the place of its origin would be rounded by a part of a cell.
+    """
     spacing = plan.spacing * h
+    farthest = max(-box.lower.min(), box.upper.max())
+    if not spacing > _ROUNDED * _UNIT * farthest:
+        return (math.inf,) * len(box.lower)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         cells = (box.upper - box.lower) / spacing + plan.width + 2
     cells[-1] += LANES * -(-plan.width // LANES)
@@ -91,6 +98,11 @@ class PointLattice:
         self.spacing = spacing
         self.lattice = Lattice((cells[0], cells[1], cells[2]), origin, 1 / spacing)
         self.size = math.prod(cells)
+
+    @property
+    def resident(self) -> bool:
+        """Return whether the lattice stays in a core's cache, so that any order of rows serves."""
+        return self.size <= _RESIDENT
 
     @cached_property
     def _tiles(self) -> Tiles:
