@@ -49,6 +49,20 @@ class GridCosts(NamedTuple):
 GRID = GridCosts(8.0, 2.0, 2.0, 0.4)
 
 
+class ProductCosts(NamedTuple):
+    """What log sums of Gaussians by products of matrices cost, in nanoseconds."""
+
+    pair: float  # of which the exponent is compared
+    kernel: float  # more, if it is added
+    product: float  # each product of the pair, in float64
+    product32: float  # in float32
+    listed: float  # a pair whose exponent is computed again
+    listed_product: float  # each of its differences
+
+
+PRODUCTS = ProductCosts(0.5, 1.0, 0.034, 0.017, 30.0, 0.3)
+
+
 class GaussianCosts(NamedTuple):
     """What a pair of a query and a local Gaussian costs, in nanoseconds."""
 
@@ -99,6 +113,7 @@ TREE_POINT, TREE_QUERY = 150.0, 250.0  # nanoseconds at least: a tree of points,
 GRID_QUERIES = 500
 CUTOFF_QUERIES = 500
 PRODUCT_DIMENSIONS = 16  # from which on the E-step multiplies rows instead of taking differences
+PRODUCT_ROWS = 512  # of points, and of queries, from which on densities multiply rows
 NEIGHBOUR_LIST_PAIRS = 1.2e7  # that may be listed, of 8 or 12 bytes
 FEW_PRODUCTS_SHARE = 0.25  # of the weights: fewer are multiplied one by one
 GAUSSIAN_TREE_ROWS = 256  # queries, and local Gaussians

@@ -52,6 +52,7 @@ class SumProblem:
         """
         self.sums, self.query, self.rule, self._own = sums, query, rule, own
         self.options = options
+        self.cost_by_products: float | None = None  # once it has been counted
 
     @property
     def n(self) -> int:
