@@ -55,12 +55,14 @@ class ProductCosts(NamedTuple):
     pair: float  # of which the exponent is compared
     kernel: float  # more, if it is added
     product: float  # each product of the pair, in float64
-    product32: float  # in float32
+    float32_product: float  # in float32
+    slab: float  # to add the products of further coordinates
     listed: float  # a pair whose exponent is computed again
     listed_product: float  # each of its differences
+    alone: float  # each difference of a query that sums by differences would lose to underflow
 
 
-PRODUCTS = ProductCosts(0.5, 1.0, 0.034, 0.017, 30.0, 0.3)
+PRODUCTS = ProductCosts(0.5, 1.0, 0.034, 0.017, 0.4, 30.0, 0.3, 2.8)
 
 
 class GaussianCosts(NamedTuple):
