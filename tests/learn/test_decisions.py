@@ -8,7 +8,7 @@ import pytest
 from fastmetric.learn import nearest_neighbours
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
-from fastmetric.learn.kernel_sums.sum_problem import SumProblem
+from fastmetric.learn.kernel_sums.sum_problem import Options, SumProblem
 from fastmetric.learn.kernel_sums.walk_ways import WALKS
 from fastmetric.learn.local_component import e_step
 from fastmetric.learn.local_component.product_e_step import Neighbours
@@ -142,7 +142,7 @@ KERNEL_SUMS = [
     (5000, 1, "gaussian", 100.0, True, True),
     (5000, 1, "epanechnikov", 100.0, True, True),
     (3000, 8, "gaussian", 0.5, True, False),  # log sums within 1e-3 are those of float32 leaves
-    (3000, 30, "gaussian", 1.0, True, False),
+    (3000, 30, "gaussian", 1.0, False, False),  # no point is near: no tree is built
 ]
 
 
@@ -150,7 +150,8 @@ KERNEL_SUMS = [
 def test_kernel_sums(n, d, kernel, scale, log_sums, mean_shift):
     sums = KernelSums(_normal(n, d, scale), kernel=kernel)
     for in_float32, taken in ((True, log_sums), (False, mean_shift)):
-        problem = SumProblem(sums, None, sums._rule(1e-3, 0.0), in_float32=in_float32)
+        options = Options(in_float32=in_float32)
+        problem = SumProblem(sums, None, sums._rule(1e-3, 0.0), options=options)
         assert (choose(problem, WALKS).method == "tree") is taken
 
 

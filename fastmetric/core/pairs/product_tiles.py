@@ -21,6 +21,7 @@ from fastmetric.core.vector.compensated_sums import add_to, whole_vectors_sum
 from fastmetric.core.vector.exp import exp, exp64
 from fastmetric.core.vector.register_blocks import VECTOR_BYTES
 
+UNLISTED = 0.9  # of what a sum may lose, by tiles of which no term is listed
 LISTED = 64  # terms of a row in a block that may be listed
 _FEWER = LISTED * 3 // 4  # after a list that was full has been looked through
 
@@ -99,15 +100,17 @@ def _error_of(accuracy, half, most):
 
 
 @jit_in_order
-def _listed_within(accuracy, error):
+def listed_within(accuracy, error):
     """Return how far beyond the nearest exponent terms are listed; -inf: none.
 
-    A term that is not listed is at most exp(-within) of the sum, and off by exp(error) - 1.
+    A term that is not listed is at most exp(-within) of the sum, and off by exp(error) - 1. A sum
+    may have terms of both kinds, from tiles whose errors differ: each has its part of what is
+    allowed.
     """
     loss = np.expm1(error)
-    if loss <= accuracy.allowed:
+    if loss <= UNLISTED * accuracy.allowed:
         return -np.inf
-    return accuracy.log_number + np.log(loss / accuracy.allowed)
+    return accuracy.log_number + np.log(loss / ((1 - UNLISTED) * accuracy.allowed))
 
 
 @jit
@@ -196,7 +199,7 @@ def add_tile(tile, least, side, corner, accuracy, most, ones):
         if near - error > side.nearest[i] + accuracy.reach or near == np.inf:
             continue
         side.nearest[i] = min(side.nearest[i], near + error)
-        within = _listed_within(accuracy, error)
+        within = listed_within(accuracy, error)
         cut = side.nearest[i] + within
         if near < cut:
             if not _list_terms(row, side, i, j0, cut):
@@ -239,7 +242,7 @@ def add_listed(side, given, accuracy, most):
             side.counts[i] = -1
             continue
         error = _error_of(accuracy, side.halves[i], most)
-        _look_through(side, i, side.nearest[i] + _listed_within(accuracy, error))
+        _look_through(side, i, side.nearest[i] + listed_within(accuracy, error))
         for k in range(side.counts[i]):
             j = given.other_numbers[side.listed[i, k]]
             x, z = given.rows[given.numbers[i]], given.others[j]

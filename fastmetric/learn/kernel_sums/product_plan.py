@@ -11,7 +11,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.error_bounds import product_rounding
-from fastmetric.core.pairs.product_tiles import Accuracy, centred_rows
+from fastmetric.core.pairs.product_tiles import UNLISTED, Accuracy, centred_rows
 from fastmetric.learn.kernel_sums.sum_problem import SumProblem
 
 _SLABS = 256, 128, 64, 32  # coordinates of a product at most; those of several slabs are added
@@ -137,7 +137,11 @@ class ProductPlan:
         The longest with which no term has to be computed again, for most queries; else the longest.
         """
         largest = 2 * float(np.quantile(self._sample, 0.99))
-        fine = [slab for slab in _SLABS if self._unit(slab, self.dtype) * largest <= self._allowed]
+        fine = [
+            slab
+            for slab in _SLABS
+            if self._unit(slab, self.dtype) * largest <= UNLISTED * self._allowed
+        ]
         ends = np.linspace(0, self.d, -(-self.d // (fine or _SLABS)[0]) + 1).astype(int)
         return [slice(a, b) for a, b in pairwise(ends)]
 
@@ -155,7 +159,7 @@ class ProductPlan:
         eps = float(np.finfo(self.dtype).eps)
         longest = max(slab.stop - slab.start for slab in self.slabs)
         unit = product_rounding(longest, len(self.slabs), eps)
-        constant = 2 * eps * -float(self.log_weights.min()) + 1e-30
+        constant = 4 * eps * -float(self.log_weights.min()) + 1e-30
         return Accuracy(unit, constant, self._allowed, log_number, log_number + beyond)
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastmetric.core.error_bounds import UNDERFLOWED
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.core.pairs.product_tiles import LISTED
+from fastmetric.core.pairs.product_tiles import LISTED, listed_within
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
 from fastmetric.learn.kernel_sums.product_blocks import sums_by_products
@@ -93,9 +93,7 @@ class ProductSums:
             return math.inf, exact
         accuracy, (errors, t) = plan.accuracy, plan.probe()
         nearest = np.zeros(len(t)) if plan.includes_selves else t.min(axis=1)
-        loss = np.expm1(np.minimum(errors, 100.0))
-        within = accuracy.log_number + np.log(np.maximum(loss / accuracy.allowed, 1e-300))
-        within[loss <= accuracy.allowed] = -np.inf
+        within = np.array([listed_within(accuracy, error) for error in errors])
         listed = np.count_nonzero(t < (nearest + within)[:, None], axis=1) * (n / t.shape[1])
         added = np.count_nonzero(t <= (nearest + accuracy.reach)[:, None]) / t.size
         product = table.product if plan.dtype == np.float64 else table.float32_product
