@@ -180,7 +180,7 @@ KERNEL_SUMS = [
     (5000, 1, "gaussian", 100.0, True, True),
     (5000, 1, "epanechnikov", 100.0, True, True),
     (3000, 8, "gaussian", 0.5, True, False),  # log sums within 1e-3 are those of float32 leaves
-    (3000, 30, "gaussian", 1.0, True, False),
+    (3000, 30, "gaussian", 1.0, False, False),  # no point is near: no tree is built
 ]
 
 
