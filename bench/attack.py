@@ -6,9 +6,11 @@
 A case is drawn from its seed alone: scales from 1e-150 to 1e150, offsets up to 1e8 times the
 spread, weights up to 1e300 apart, lattices, duplicates, points on a line, Cauchy tails, up to
 1,000,000 points and 60 features, every kernel, kind of bandwidth, precision and method, leaving
-one out or at queries. The reference is a sum over all pairs in the widest floats, of which the
-error is bounded, too; it is taken at no more than `_JUDGED` queries of a case. A case whose
-bandwidth is refused is counted apart. The exit status is 1 if a bound was broken.
+one out or at queries. A third are Gaussians in one to three dimensions with a tolerance, mostly by
+a lattice: points on the borders of its cells, or a last bit beside, and queries anywhere. The
+reference is a sum over all pairs in the widest floats, of which the error is bounded, too; it is
+taken at no more than `_JUDGED` queries of a case. A case whose bandwidth is refused is counted
+apart. The exit status is 1 if a bound was broken.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import numpy as np
 
 from fastmetric import kernel_sums
 from fastmetric.learn.kernel_sums.kernel_table import NAMES
+from fastmetric.learn.lattices.lattice_plan import plans
 
 WIDE = np.longdouble
 _EPS = float(np.finfo(WIDE).eps)
@@ -50,6 +53,8 @@ class Case(NamedTuple):
 def draw(seed: int) -> Case:
     """Return the case of a seed."""
     rng = np.random.default_rng([seed, 18])
+    if seed % 500 and rng.random() < 1 / 3:
+        return _draw_for_a_lattice(rng)
     dtype: type[np.floating] = np.float32 if rng.random() < 0.3 else np.float64
     d = int(rng.choice([1, 2, 3, 4, 6, 9, 12, 15, 30, 60]))
     n = int(10 ** rng.uniform(0, 3.3))
@@ -92,6 +97,46 @@ def draw(seed: int) -> Case:
     if kernel == "gaussian" and d <= 3 and rtol + atol > 0 and rng.random() < 0.6:
         method = "grid"
     return Case((scale * X).astype(dtype), query, weights, bandwidth, kernel, rtol, atol, method)
+
+
+def _draw_for_a_lattice(rng: np.random.Generator) -> Case:
+    """Return a case that a lattice may sum."""
+    dtype: type[np.floating] = np.float32 if rng.random() < 0.3 else np.float64
+    d, n = int(rng.integers(1, 4)), int(10 ** rng.uniform(0, 4.3))
+    rtol = float(rng.choice([10 ** rng.uniform(-7, -0.3), 1e-3, 1e-2, 0.0]))
+    atol = float(rng.choice([0.0, 0.0, 10 ** rng.uniform(-6, 3)])) if rtol else 1e-3
+    h = 10.0 ** rng.uniform(-2, 1.5)
+    X = rng.standard_normal((n, d)) * 10.0 ** rng.choice([0, 0, 1])
+    shape = rng.choice(["normal", "cells", "clusters", "cauchy", "duplicates", "line", "tight"])
+    if shape == "cells":  # on the borders of cells, which begin at the least coordinates
+        found = plans(d, min(max(rtol, 1e-9), 0.3), 2.0 * int(1.5 + np.log(n) / 2))
+        unit = found[rng.integers(len(found))].spacing * h if found else 0.4 * h
+        X = np.round(X / unit / rng.choice([1, 1, 3])) * unit
+        X = np.nextafter(X, rng.choice([-np.inf, 0.0, np.inf], X.shape))
+    elif shape == "clusters":
+        X = X + h * 10.0 ** rng.uniform(0, 6) * rng.integers(0, 2, (n, 1))
+    elif shape == "cauchy":
+        X = np.clip(X / rng.standard_normal((n, 1)), -1e6, 1e6)
+    elif shape == "duplicates":
+        X = X[rng.integers(0, max(1, n // 10), n)]
+    elif shape == "line":
+        X = X[:, :1] * rng.standard_normal(d)
+    elif shape == "tight":
+        X = h * X * 10.0 ** rng.uniform(-8, 0) + rng.choice([0, 1, 1e6]) * h
+    most = 150 if dtype == np.float64 else 13
+    scale = 10.0 ** rng.choice([0, rng.uniform(-8, 8), rng.uniform(-most, most - 12)])
+    steps = h * 10.0 ** rng.choice([-3, 0, rng.uniform(0, 3.2)], (600, 1))
+    queries = X[rng.integers(0, n, 600)] + steps * rng.standard_normal((600, d))
+    inside = rng.random((600, 1)) < rng.choice([0, 0.5])  # anywhere in the box
+    anywhere = X.min(axis=0) + np.ptp(X, axis=0) * rng.random((600, d))
+    queries = np.where(inside, anywhere, queries)
+    query = None if rng.random() < 0.4 else (queries * scale).astype(dtype)
+    bandwidth: Any = float(dtype(scale * h))
+    if rng.random() < 0.1:
+        bandwidth = bandwidth * 10.0 ** rng.uniform(-1, 1, d)
+    method = str(rng.choice(["grid", "grid", "auto"]))
+    X = (scale * X).astype(dtype)
+    return Case(X, query, _weights(rng, n), bandwidth, "gaussian", rtol, atol, method)
 
 
 def _weights(rng: np.random.Generator, n: int) -> np.ndarray | None:

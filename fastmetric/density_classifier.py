@@ -41,6 +41,13 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
 
+    See Also
+    --------
+    KernelDensity : A density from kernels.
+    ManifoldParzen : A density whose kernels lie along the data.
+    LatentCoincidenceClassifier : One map per class.
+    sklearn.naive_bayes.GaussianNB : One normal density per class and feature.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

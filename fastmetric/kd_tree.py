@@ -47,6 +47,12 @@ class KDTree:
     n_jobs : int or None
         As given.
 
+    See Also
+    --------
+    kernel_sums : Sums of kernels over all points.
+    sklearn.neighbors.KDTree : The same by one thread, for other metrics.
+    scipy.spatial.KDTree : The same, of SciPy.
+
     Notes
     -----
     Squared distances are sums of squared differences in the precision of the points. They must

@@ -82,6 +82,11 @@ def kernel_sums(
     log_lower, log_upper : ndarray of shape (n_queries,)
         Only with `return_bounds`: the true log sums of the numbers given lie between them.
 
+    See Also
+    --------
+    KernelDensity : The normalised density, as an estimator.
+    KDTree : Nearest neighbours, and neighbours within a radius.
+
     Examples
     --------
     >>> from fastmetric import kernel_sums
@@ -151,6 +156,14 @@ class KernelDensity(DensityMixin, BaseEstimator):
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
+
+    See Also
+    --------
+    kernel_sums : Sums of kernels that are not normalised, with bounds.
+    ManifoldParzen : A density whose kernels lie along the data.
+    LocalComponentAnalysis : Learns the covariance of the kernel.
+    DensityClassifier : Bayes' rule over one density per class.
+    sklearn.neighbors.KernelDensity : The same density, by one thread.
 
     Notes
     -----

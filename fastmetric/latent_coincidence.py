@@ -120,6 +120,11 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
 
+    See Also
+    --------
+    LatentCoincidenceClassifier : One such model per class.
+    NCA : A map from labels of rows.
+
     Notes
     -----
     Ctrl-C during a fit raises KeyboardInterrupt and leaves the estimator fitted at the last

@@ -61,6 +61,11 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
 
+    See Also
+    --------
+    LatentCoincidenceAnalysis : One map, from pairs or for neighbours.
+    DensityClassifier : Bayes' rule over one density per class.
+
     References
     ----------
     M. Der, L. K. Saul: Latent Coincidence Analysis: A Hidden Variable Model for Distance Metric

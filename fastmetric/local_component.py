@@ -135,6 +135,12 @@ class LocalComponentAnalysis(
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
 
+    See Also
+    --------
+    KernelDensity : A density, which takes the learnt covariance as its bandwidth.
+    MeanShift : Clusters, in the learnt metric.
+    sklearn.decomposition.PCA : Whitens the whole, not neighbourhoods.
+
     Notes
     -----
     With ``nu=0`` the result is equivariant under linear maps of the features. Then every

@@ -65,6 +65,12 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
 
+    See Also
+    --------
+    KernelDensity : A density of one kernel for all rows.
+    DensityClassifier : Bayes' rule over one density per class.
+    sklearn.mixture.GaussianMixture : A density of few Gaussians.
+
     Notes
     -----
     P. Vincent, Y. Bengio: Manifold Parzen Windows, NIPS 2002. Row i has the covariance

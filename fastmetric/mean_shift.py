@@ -12,7 +12,7 @@ from fastmetric import _validate, engine
 from fastmetric._typing import BaseEstimator, ClusterMixin, Matrix, Vector
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, gradient_bandwidth, metric_of
-from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.kernel_sums.log_sums import FEW, KernelSums
 from fastmetric.learn.modes.mode_search import Modes, SearchSettings, bins, find_modes, nearest
 from fastmetric.learn.optim.outcome import warn_not_converged
 
@@ -72,6 +72,12 @@ class MeanShift(ClusterMixin, BaseEstimator):
         Number of features seen in fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
+
+    See Also
+    --------
+    KernelDensity : The density whose modes are the centres.
+    LocalComponentAnalysis : Learns a covariance to take as the bandwidth.
+    sklearn.cluster.MeanShift : The same by a flat kernel.
 
     Notes
     -----
@@ -245,7 +251,9 @@ class MeanShift(ClusterMixin, BaseEstimator):
         """Set the attributes of the modes; warn if some have not converged."""
         n, d = self._X.shape
         parts = math.log(n), kernel_table.KERNELS["gaussian"].log_volume(d), metric.log_scale
-        volume, logs = sum(parts), sums.log_sums(modes.points)
+        # Few centres: no tree is built for them alone.
+        method = "exact" if len(modes.points) <= FEW else "auto"
+        volume, logs = sum(parts), sums.log_sums(modes.points, method=method)
         # The volume is rounded, too: d terms of log_scale, which may cancel, and four sums.
         size = np.abs(logs.estimate) + sum(map(abs, parts))
         if metric.map is not None:

@@ -140,6 +140,12 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if X had names that are all strings.
 
+    See Also
+    --------
+    nca_value_and_grad : The objective and its gradient as a function.
+    LatentCoincidenceAnalysis : A map from pairs of rows, or a metric for neighbours.
+    sklearn.neighbors.NeighborhoodComponentsAnalysis : The same map, by all pairs.
+
     Notes
     -----
     Ctrl-C during `fit` raises KeyboardInterrupt and leaves the estimator fitted at the last

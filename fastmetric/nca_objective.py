@@ -79,6 +79,10 @@ def nca_value_and_grad(
         Only with `return_bound`: the exact objective of the numbers `A` and `X` is within `bound`
         of `value`; rounding is included, that of a background aside.
 
+    See Also
+    --------
+    NCA : The estimator that maximises it.
+
     Examples
     --------
     >>> import numpy as np

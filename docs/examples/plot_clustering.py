@@ -1,8 +1,8 @@
 """
-Mean shift clustering
-=====================
+Mean shift: clusters and their basins
+=====================================
 
-Mean shift on 20,000 rows: the density, its modes, and the trajectories to them.
+Mean shift on 20,000 rows: the clusters, the density, its modes, and the trajectories to them.
 
 Mean shift follows the gradient of a kernel density estimate from every row to a mode; rows that
 lead to the same mode are a cluster. The number of clusters is not given.
@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from fastmetric import KernelDensity, MeanShift
+from fastmetric.plotting import ClusterDisplay
 
 rng = np.random.default_rng(3)
 centers = np.array([[0.0, 0.0], [4.5, 1.0], [-2.5, 4.5], [4.0, -4.0], [1.6, 4.8]])
@@ -24,6 +25,18 @@ X = centers[which] + spread[which] * rng.standard_normal((len(which), 2))
 
 clusters = MeanShift(bandwidth=0.55).fit(X)
 print(len(clusters.cluster_centers_), "clusters after", clusters.n_iter_, "steps")
+
+# %%
+# Clusters and basins
+# -------------------
+# ``ClusterDisplay`` draws a sample of the rows in the colour of their cluster, the centres, which
+# are the modes of the density, and the cluster that a row at any other place would belong to. The
+# many clusters beside the five of most rows are rows far from all others, in grey.
+display = ClusterDisplay.from_estimator(
+    clusters, X, max_clusters=5, subsample=4000, random_state=0, scatter_kwargs={"s": 5}
+)
+display.ax_.set_title(f"{len(display.colored)} clusters of 20,000 rows", fontsize=14)
+plt.show()
 
 
 # %%

@@ -1,6 +1,6 @@
 """
-Digits that coincide
-====================
+Latent Coincidence Analysis: digits that coincide
+=================================================
 
 Latent Coincidence Analysis learns from pairs that are labelled as coinciding or not. Here every
 digit is paired with the mean of every class, and should coincide with that of its own.
@@ -44,14 +44,15 @@ maps = {
 # -----------------------------
 # Each is drawn as its own numeral; the titles give the accuracy of three nearest neighbours.
 colours = plt.get_cmap("tab10").colors
-figure, axes = plt.subplots(1, 3, figsize=(16, 5.6), layout="constrained")
-for axis, (name, projection) in zip(axes, maps.items(), strict=True):
+# sphinx_gallery_thumbnail_number = 2
+for name, projection in maps.items():
+    figure, axis = plt.subplots(figsize=(5.6, 5.6), layout="constrained")
     Z = projection.transform(X_test)
     knn = KNeighborsClassifier(3).fit(projection.transform(X_train), y_train)
     for digit, colour in enumerate(colours):
         own = Z[y_test == digit]
-        axis.scatter(*own.T, marker=f"${digit}$", s=34, color=colour, linewidths=0.3)
-    axis.set_title(f"{name}: {knn.score(Z, y_test):.0%} right")
+        axis.scatter(*own.T, marker=f"${digit}$", s=40, color=colour, linewidths=0.3)
+    axis.set_title(f"{name}: {knn.score(Z, y_test):.0%} right", fontsize=14)
     axis.set_xticks([])
     axis.set_yticks([])
     axis.spines[:].set_color("0.8")

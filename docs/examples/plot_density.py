@@ -1,6 +1,6 @@
 """
-How wide should a kernel be?
-============================
+Kernel density: choosing the bandwidth
+======================================
 
 One data set, three bandwidths, and held-out rows to compare them.
 
@@ -40,15 +40,17 @@ estimates = {
 x, y = np.meshgrid(np.linspace(-1.7, 2.7, 110), np.linspace(-1.3, 1.8, 80))
 grid = np.column_stack([x.ravel(), y.ravel()])
 shades = plt.get_cmap("Blues")(np.linspace(0.15, 0.75, 4))
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.5), layout="constrained")
-for axis, (name, density) in zip(axes, estimates.items(), strict=True):
+# sphinx_gallery_thumbnail_number = 2
+for name, density in estimates.items():
+    figure, axis = plt.subplots(figsize=(5.6, 4.6), layout="constrained")
     log_density = density.score_samples(grid).reshape(x.shape)
     at_draws = density.score_samples(density.sample(1000, random_state=0))
     levels = np.quantile(at_draws, [0.05, 0.25, 0.5, 0.75])
     axis.contourf(x, y, log_density, levels=levels, colors=shades, extend="max")
-    axis.scatter(*X_train.T, s=5, color="0.15", linewidths=0)
+    axis.scatter(*X_train.T, s=9, color="0.15", linewidths=0)
     held_out = density.score(X_test) / len(X_test)
-    axis.set_title(f"{name}: h = {density.bandwidth_:.2g}\nheld-out rows: {held_out:.2f}")
+    title = f"{name}: h = {density.bandwidth_:.2g}\nheld-out rows: {held_out:.2f}"
+    axis.set_title(title, fontsize=14)
     axis.set_aspect("equal")
     axis.set_xticks([])
     axis.set_yticks([])

@@ -1,8 +1,8 @@
 """
-Handwritten digits in two dimensions
-====================================
+NCA and PCA: handwritten digits in the plane
+============================================
 
-Two numbers per picture, learnt from the labels, against the two leading principal components.
+Two numbers per picture, learnt from the labels, beside the two leading principal components.
 
 PCA keeps the directions of largest variance and does not use the labels. NCA searches for the two
 directions in which a digit's neighbours are digits of its own kind. Both maps are learnt from
@@ -48,14 +48,15 @@ def accuracy_in_the_plane(projection):
 
 
 colours = plt.get_cmap("tab10").colors
-figure, axes = plt.subplots(1, 2, figsize=(11, 5.6), layout="constrained")
-for axis, (name, projection) in zip(axes, maps.items(), strict=True):
+# sphinx_gallery_thumbnail_number = 2
+for name, projection in maps.items():
+    figure, axis = plt.subplots(figsize=(5.6, 5.6), layout="constrained")
     Z = projection.transform(X_test)
     for digit, colour in enumerate(colours):
         own = Z[y_test == digit]
-        axis.scatter(*own.T, marker=f"${digit}$", s=34, color=colour, linewidths=0.3)
+        axis.scatter(*own.T, marker=f"${digit}$", s=40, color=colour, linewidths=0.3)
     share = accuracy_in_the_plane(projection)
-    axis.set_title(f"{name}: {share:.0%} right by 5 nearest neighbours")
+    axis.set_title(f"{name}: {share:.0%} right by 5 nearest neighbours", fontsize=14)
     axis.set_xticks([])
     axis.set_yticks([])
     axis.spines[:].set_color("0.8")

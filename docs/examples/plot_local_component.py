@@ -1,6 +1,6 @@
 """
-Round neighbourhoods
-====================
+Local Component Analysis: round neighbourhoods
+==============================================
 
 PCA makes the whole cloud of rows round, Local Component Analysis its neighbourhoods.
 
@@ -46,15 +46,16 @@ kernels = [
     circle,
 ]
 colours = np.array(["#2a6f97", "#e07a5f", "#81b29a"])
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.7), layout="constrained")
-for axis, (name, Z), kernel in zip(axes, views.items(), kernels, strict=True):
+# sphinx_gallery_thumbnail_number = 3
+for (name, Z), kernel in zip(views.items(), kernels, strict=True):
+    figure, axis = plt.subplots(figsize=(5.6, 4.8), layout="constrained")
     found = SpectralClustering(3, gamma=0.5, random_state=0).fit_predict(Z)
     counts = confusion_matrix(y, found)
     right = counts[linear_sum_assignment(-counts)].sum() / len(y)
-    axis.scatter(*Z.T, s=7, c=colours[found], linewidths=0)
+    axis.scatter(*Z.T, s=14, c=colours[found], linewidths=0)
     if kernel is not None:
         axis.plot(*(kernel + np.median(Z, axis=0)).T, color="0.15", lw=1.4)
-    axis.set_title(f"{name}\n{right:.0%} found")
+    axis.set_title(f"{name}\n{right:.0%} found", fontsize=14)
     axis.set_aspect("equal", adjustable="datalim")
     axis.set_xticks([])
     axis.set_yticks([])

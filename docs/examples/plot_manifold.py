@@ -1,6 +1,6 @@
 """
-A density along a spiral
-========================
+Manifold Parzen Windows: a density along a spiral
+=================================================
 
 Round kernels against kernels that lie along the data, on rows near a curve.
 
@@ -40,17 +40,18 @@ manifold = model.set_params(noise_variance=widths[scores.argmax()] ** 2).fit(tra
 # flat Gaussians close the gaps, but extend beyond the curve where neighbours lie around a bend.
 side = np.linspace(-0.68, 0.68, 300)
 plane = np.column_stack([part.ravel() for part in np.meshgrid(side, side)])
-figure, axes = plt.subplots(1, 2, figsize=(11, 5.9), layout="constrained", facecolor="#0b0f1a")
 estimates = {
     f"Parzen windows, σ = {parzen.bandwidth_:.3f}": parzen,
     f"Manifold Parzen windows, σ = {np.sqrt(manifold.noise_variance):.3f}": manifold,
 }
-for axis, (name, density) in zip(axes, estimates.items(), strict=True):
+# sphinx_gallery_thumbnail_number = 2
+for name, density in estimates.items():
+    figure, axis = plt.subplots(figsize=(5.6, 6.1), layout="constrained", facecolor="#0b0f1a")
     logs = density.score_samples(plane).reshape(300, 300)
     axis.imshow(logs, origin="lower", extent=(-0.68, 0.68) * 2, cmap="inferno", vmin=-4, vmax=3.2)
     axis.scatter(*train.T, s=3, color="white", linewidths=0, alpha=0.7)
     mean = density.score_samples(held_out).mean()
-    axis.set_title(f"{name}\nheld-out rows: {mean:.2f}", color="white")
+    axis.set_title(f"{name}\nheld-out rows: {mean:.2f}", color="white", fontsize=13)
     axis.set_axis_off()
 plt.show()
 

@@ -1,6 +1,6 @@
 """
-Four maps of the same digits
-============================
+NCA variants: four maps of the same digits
+==========================================
 
 PCA, classic NCA, NCA with compact support and a background, and NCA by mini-batches, side by
 side: what each makes of handwritten digits in the plane.
@@ -53,13 +53,14 @@ def accuracy_in_the_plane(projection):
 
 
 colours = plt.get_cmap("tab10").colors
-figure, axes = plt.subplots(2, 2, figsize=(11, 11), layout="constrained")
-for axis, (name, projection) in zip(axes.flat, maps.items(), strict=True):
+# sphinx_gallery_thumbnail_number = 3
+for name, projection in maps.items():
+    figure, axis = plt.subplots(figsize=(5.6, 5.6), layout="constrained")
     Z = projection.transform(X_test)
     for digit, colour in enumerate(colours):
         own = Z[y_test == digit]
-        axis.scatter(*own.T, marker=f"${digit}$", s=34, color=colour, linewidths=0.3)
-    axis.set_title(f"{name}: {accuracy_in_the_plane(projection):.0%} right")
+        axis.scatter(*own.T, marker=f"${digit}$", s=40, color=colour, linewidths=0.3)
+    axis.set_title(f"{name}: {accuracy_in_the_plane(projection):.0%} right", fontsize=13)
     axis.set_aspect("equal", adjustable="datalim")
     axis.set_xticks([])
     axis.set_yticks([])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fastmetric import __version__
 from fastmetric.cli.commands import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,3 +84,56 @@ def test_pages_with_code_are_found():
     assert len(WITH_CODE) > 5
     assert len(_blocks(README)) > 2
     assert len(_commands()) > 3
+
+
+# Links: Sphinx checks those of the documentation, not those of other files.
+
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+OUTSIDE = ("http://", "https://", "mailto:")
+
+
+def broken_links(text, folder):
+    """Return the links of a page to files that are not there.
+
+    The gallery is made by the build: sphx_glr_plot_x_001.png and plot_x.rst need plot_x.py.
+    """
+    found = []
+    for target, _ in LINK.findall(text):
+        if target.startswith(OUTSIDE):
+            continue
+        path = (folder / target).resolve()
+        if "gallery" in path.parts:
+            name = re.sub(r"^sphx_glr_|(_\d+)?\.\w+$", "", path.name)
+            path = ROOT / "docs" / "examples" / f"{name}.py"
+            if name == "index":
+                path = path.with_name("GALLERY_HEADER.rst")
+        if not path.exists():
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+def test_links_of_every_page_lead_to_a_file(page):
+    if "_build" not in page.parts:
+        assert not broken_links(page.read_text(encoding="utf-8"), page.parent)
+
+
+def test_broken_links_are_found():
+    text = "[a](README.md) [b](docs/none.md#x) ![c](docs/gallery/images/sphx_glr_plot_no_001.png)"
+    missing = ["docs/none.md", "docs/gallery/images/sphx_glr_plot_no_001.png"]
+    assert broken_links(text, ROOT) == missing
+    assert not broken_links("[d](docs/gallery/plot_digits.rst) [e](https://no.where/x)", ROOT)
+
+
+def test_every_page_with_a_version_names_the_packages_own():
+    for name in ("CITATION.cff", "docs/citing.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert re.search(r"^ *version *[:=] *\{?([\d.]+)", text, re.MULTILINE)[1] == __version__, (
+            name
+        )
+
+
+def test_every_guide_and_every_method_has_a_picture():
+    guides = [*(ROOT / "docs" / "guide").glob("*.md"), *(ROOT / "docs" / "howto").glob("*.md")]
+    without = [page.name for page in guides if "![" not in page.read_text("utf-8")]
+    assert sorted(without) == ["index.md", "reproducible.md"]  # cards, and nothing to be seen

@@ -93,7 +93,7 @@ def _draw_accuracies(path: Path, rows: Sequence[Row]) -> None:
 
 def _draw_set(axis: Any, strip: Any, rows: Sequence[Row]) -> None:
     """Draw one data set: what was measured, and what was published with a time and without."""
-    from matplotlib.ticker import LogFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     measured = [(row, row.mean("seconds"), row.mean("rule")) for row in rows]
     for row, seconds, rule in measured:
@@ -111,7 +111,10 @@ def _draw_set(axis: Any, strip: Any, rows: Sequence[Row]) -> None:
             _hollow(strip, _STYLES[row.variant], place, published.rule)
     axis.set_xscale("log")
     axis.xaxis.set_major_formatter("{x:g}")
-    axis.xaxis.set_minor_formatter(LogFormatter())  # numbers where there are few powers of ten
+    low, high = axis.get_xlim()
+    if high < 100 * low:  # few powers of ten: numbers between them, too
+        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set_xlabel("seconds of the fit", color=_INK, fontsize=11)
     axis.set_ylabel("test rows right by the NCA rule, %", color=_INK, fontsize=11)
     axis.set_title(rows[0].data, fontsize=14, color=_INK, fontweight="bold", loc="left")

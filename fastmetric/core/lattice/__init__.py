@@ -6,6 +6,7 @@ query adds up the cells around it. The time is linear in points, queries and cel
 
 * `stencils`: what are the taps of a point in the cells around it, in vector registers?
 * `spreading`: how are points added to a lattice, and sorted by the tile that they lie in?
+* `moments`: what takes the place of the points of a line, where they are many times the cells?
 * `smoothing`: how is a lattice convolved along one axis?
 * `reading`: what are the sums at queries, with bounds, and their slopes?
 
@@ -25,6 +26,10 @@ Narrower windows (Kaiser and Bessel's) have errors relative to the largest kerne
 **Taps are polynomials.** The taps of a point are a function of its place within its cell; one
 Horner scheme over a vector of eight taps takes the place of eight exponentials. The degree is the
 least whose error is a fiftieth of the tolerance.
+
+**Moments of parts of cells.** On a line, 10,000,000 points may share 600 cells. Four moments of
+each of some 32 parts of a cell, a cubic polynomial for every tap and part, take a fifth of the time
+of eight taps for every point, within the same share of the tolerance.
 
 **Three axes, always.** Axes that the data do not have are one cell long and have one tap, so that
 one compiled loop serves one, two and three dimensions.

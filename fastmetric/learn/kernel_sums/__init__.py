@@ -7,6 +7,7 @@
 * `sum_problem`: what is summed, and what does every way to sum offer?
 * `walk_ways`: the ways over a tree and over all pairs: what does each cost?
 * `lattice_sums`: the way over a lattice; which queries can it certify?
+* `lattice_steps`: mean-shift steps from one lattice, at all queries of a search
 * `log_sums`: `KernelSums`: what are sums, bounds and mean-shift steps, and which `WAYS` are there?
 
 Data flow: `bandwidths.metric_of` maps rows so that the kernel is isotropic; at a call of
@@ -34,6 +35,11 @@ points that matter to these (`learn.lattices.nearby_points`).
 queries are computed one by one, relative to the largest term, which a branch-and-bound search
 finds first. Bounds are never subtracted in logs: scikit-learn's estimate loses its tails by such
 differences.
+
+**One lattice for all steps.** The density does not move with the queries of mean shift, so that
+the way is chosen once, for the starts, and all steps are read off one lattice, of six digits:
+200,000 rows in the plane take 0.02 s for all their steps, instead of 0.8 s over trees. Exact sums
+at a few dozen queries run over the points as they come: for them alone no tree is built.
 
 **float32 leaves on demand.** The leaves' float32 copies are written when a tolerance first allows
 them: exact densities do not need them.

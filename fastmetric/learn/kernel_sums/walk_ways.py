@@ -9,10 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.walk.exact_sums import exact_mean_shift
 from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
+from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.certified_walks import (
     Interactions,
     Probe,
@@ -56,7 +58,10 @@ class _WalkSums:
         [found] = walk_sums([(queries, walk)], self.n_jobs, label)
 
         def task(part: Interactions) -> np.ndarray:
-            return replay_mean_shift(part.queries, walk, part.lists)
+            queries, lists = part
+            if walk.exact:
+                return exact_mean_shift(queries, walk, lists.first, lists.first + len(lists.local))
+            return replay_mean_shift(queries, walk, lists)
 
         together = np.empty(queries.rows.shape)
         alone = np.empty((len(found.underflowed), queries.rows.shape[1]))
@@ -68,7 +73,16 @@ class _WalkSums:
         together[found.underflowed] = alone
         logs, moves = np.empty(len(together)), np.empty(together.shape)
         logs[order], moves[order] = found.logs()[0], together
-        return Shifted(logs, moves)
+        return Shifted(logs, np.ldexp(moves, self.problem.sums.exponent))
+
+    @property
+    def rtol(self) -> float:
+        """Return the tolerance of the sums."""
+        return self.problem.rule.rtol
+
+    def at(self, query: np.ndarray) -> SteppingWay:
+        """Return the way by a walk that is chosen for other queries."""
+        return choose(self.problem.at(query), WALKS, n_jobs=self.n_jobs)
 
 
 class TreeWalk(_WalkSums):
@@ -89,8 +103,8 @@ class TreeWalk(_WalkSums):
 
     @staticmethod
     def serves(problem: SumProblem) -> bool:
-        """Return True: a tree serves every problem."""
-        return True
+        """Return whether there is a tree."""
+        return not problem.options.flat
 
     @staticmethod
     def worth_building(
@@ -123,8 +137,9 @@ class ExactWalk(_WalkSums):
     name = "all pairs"
 
     def __init__(self, problem: SumProblem, n_jobs: int | None = None) -> None:
-        """Take a walk that leaves nothing out."""
-        self.problem, self.n_jobs = problem, n_jobs
+        """Take a walk that leaves nothing out; few points need no tree."""
+        self.problem = problem.flat() if problem.n < costs.TREE_POINTS else problem
+        self.n_jobs = n_jobs
 
     @cached_property
     def walk(self) -> Walk:
@@ -149,4 +164,4 @@ class ExactWalk(_WalkSums):
         return self.problem.n * m * (table.dense_pair + table.per_dimension * d)
 
 
-WALKS: tuple[type[SteppingWay], ...] = (TreeWalk, ExactWalk)
+WALKS: tuple[type[TreeWalk] | type[ExactWalk], ...] = (TreeWalk, ExactWalk)

@@ -1,4 +1,4 @@
-"""Pictures of projections; needs matplotlib (`pip install fastmetric[plot]`)."""
+"""Several projections of the same rows side by side, saved to a file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from fastmetric.plotting.canvas import matplotlib_or_error
 
 _INK, _PAPER = "#22262e", "#fbfaf7"
 
@@ -18,26 +20,16 @@ class Panel(NamedTuple):
     Z: np.ndarray  # (n, 2)
 
 
-def _pyplot() -> Any:
-    """Return matplotlib's Figure class and colour maps, or say how to get them."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "Pictures need matplotlib, which is not installed: pip install fastmetric[plot]"
-        ) from error
-    return Figure, matplotlib.colormaps
-
-
 def save_projections(path: Path, panels: list[Panel], labels: np.ndarray, title: str) -> None:
     """Draw the panels side by side, one colour and one letter-sized label per class."""
-    figure_class, colormaps = _pyplot()
+    colormaps = matplotlib_or_error().colormaps
+    from matplotlib.figure import Figure
+
     classes, numbers = np.unique(labels, return_inverse=True)
     palette = colormaps["tab10"] if len(classes) <= 10 else colormaps["nipy_spectral"]
     spread = np.arange(len(classes)) if len(classes) <= 10 else np.linspace(0, 1, len(classes))
     colors = palette(spread)
-    figure = figure_class(figsize=(6.2 * len(panels), 6.6), facecolor=_PAPER, dpi=150)
+    figure = Figure(figsize=(6.2 * len(panels), 6.6), facecolor=_PAPER, dpi=150)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     figure.suptitle(title, fontsize=17, color=_INK, y=0.975, fontweight="bold")
     for axis, panel in zip(axes, panels, strict=True):
