@@ -120,7 +120,7 @@ def _summary(fit: _Fit, table: Table) -> str:
         text += f", {len(last.classes_)} classes"
     text += ": "
     if hasattr(last, "objective_"):
-        text += f"mean probability of the right class {last.objective_:.4f}"
+        text += f"mean probability of the right class {last.objective_:.4f} on these rows"
     elif hasattr(last, "cluster_centers_"):
         text += f"{len(last.cluster_centers_)} clusters"
     elif hasattr(last, "bandwidth_") and np.ndim(last.bandwidth_) == 0:

@@ -212,7 +212,7 @@ def _gap(row, column):
 
 
 WRONG = {
-    "missing": (text(_gap(3, "pl")), "row 5, column pl: the value is missing, as are 1 in pl (1)"),
+    "missing": (text(_gap(3, "pl")), "row 5, column pl: the value is missing (1 in all: pl 1)"),
     "class": (text(_gap(3, "species")), "row 5, column species: the class is missing"),
     "empty column": (text(_table(e=np.nan)), "column e has no values; --drop e"),
     "names": (text(_table(who=[f"n{k}" for k in range(50)])), "row 2, column who: 'n0' is no"),

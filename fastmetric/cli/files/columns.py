@@ -352,11 +352,12 @@ def _refuse_missing(raw: Raw, features: list[Any], impute: bool) -> None:
         return
     first = next(column for column in features if counts[column])
     row = int(gaps[first].to_numpy().argmax())
-    where = ", ".join(f"{column} ({counts[column]})" for column in features if counts[column])
+    lacking = [column for column in features if counts[column]]
+    where = ", ".join(f"{column} {counts[column]}" for column in lacking)
     raise TableError(
-        f"{raw.name}, row {row + raw.first_row}, column {first}: the value is missing, as are "
-        f"{int(counts.sum())} in {where}; fit with --impute median (or mean, most-frequent), or "
-        "--drop columns"
+        f"{raw.name}, row {row + raw.first_row}, column {first}: the value is missing "
+        f"({int(counts.sum())} in all: {where}); fit with --impute median (or mean, "
+        f"most-frequent), or --drop {','.join(map(str, lacking))}"
     )
 
 
