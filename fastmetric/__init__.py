@@ -3,8 +3,8 @@
 Every public class has a file of its own here: parameters, validation, attributes. Its fit is in
 `learn`, the loops that are compiled in `core`. Of the other files, `persistence` saves and loads
 estimators, `engine` runs every loop over blocks (threads, Ctrl-C), `_jit` compiles, `_code_cache`
-keeps compiled code on disk, `_compile_notice` says that a call compiles, `warm_up` compiles everything, `_validate` refuses bad
-input, and `cli` is the command line.
+keeps compiled code on disk, `_compile_notice` says that a call compiles, `warm_up` compiles
+everything beforehand, `_validate` refuses bad input, and `cli` is the command line.
 """
 
 from fastmetric.density_classifier import DensityClassifier

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from fastmetric.learn.chooser import choose
-from fastmetric.learn.lattices.nearby_points import Negligible, NearbyPoints, nearby_points
+from fastmetric.learn.lattices.nearby_points import NearbyPoints, Negligible, nearby_points
 from fastmetric.learn.lattices.point_lattice import PointLattice
 from fastmetric.learn.pair_sums.all_pairs import RowPairs
 from fastmetric.learn.pair_sums.certificate import certified_ends
