@@ -12,7 +12,7 @@ import joblib
 import numpy as np
 from tqdm import tqdm
 
-from fastmetric import engine
+from fastmetric import _validate, engine
 from fastmetric.kd_tree import KDTree
 from fastmetric.kernel_density import kernel_sums
 from fastmetric.latent_coincidence import LatentCoincidenceAnalysis
@@ -45,7 +45,7 @@ def warmup(*, n_jobs: int | None = None, verbose: int = 1) -> None:
     >>> from fastmetric import warmup
     >>> warmup(verbose=0)  # doctest: +SKIP
     """
-    jobs = engine.effective_jobs(n_jobs)
+    jobs = engine.effective_jobs(_validate.jobs(n_jobs))
     # The tasks that take longest come first.
     calls = [partial(call, precision) for call in _CALLS for precision in _PRECISIONS]
     with tqdm(total=len(calls), desc="compiling", disable=verbose <= 0) as bar:
