@@ -35,8 +35,11 @@ from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 ROWS = {
     name: row
     for name, row in vars(costs).items()
-    if isinstance(row, (costs.Costs, costs.EStepCosts))
+    if isinstance(row, (costs.Costs, costs.EStepCosts, costs.GridCosts))
 }
+
+
+_MOST_DENSE = 50_000  # points of which all pairs are summed
 
 
 class Case(NamedTuple):
@@ -72,21 +75,30 @@ def density_cases(scale: float) -> Iterator[Case]:
     """Yield log sums of a Gaussian over one tree and over all pairs."""
     for d, n, bandwidth, rtol in [
         (1, 40_000, 0.05, 0.0),
+        (1, 400_000, 0.01, 1e-2),
         (2, 30_000, 0.3, 0.0),
         (2, 30_000, 0.3, 1e-2),
+        (2, 100_000, 0.03, 1e-2),
+        (2, 100_000, 0.3, 1e-6),
+        (3, 30_000, 0.5, 1e-2),
+        (3, 30_000, 0.5, 1e-5),
+        (3, 50_000, 0.2, 1e-2),
         (5, 20_000, 0.5, 1e-2),
         (10, 10_000, 1.0, 1e-1),
     ]:
         n = int(n * scale)
         sums = densities.KernelSums(clusters(n, d), bandwidth=bandwidth, n_jobs=1)
         for way in densities.WAYS:
-            method = "exact" if way.all_pairs else "tree"
+            if way.all_pairs and n > _MOST_DENSE:
+                continue
             recorded: list[Any] = []
             with choosing(recorded):
-                sums.log_sums(rtol=rtol, method=method)
+                sums.log_sums(rtol=rtol, method=way.method)
             ((problem, chosen),) = recorded
-            row = "SUMS"
-            if not way.all_pairs and chosen.walk.rule.in_float32:
+            if chosen.method != way.method:
+                continue
+            row = "GRID" if way.method == "grid" else "SUMS"
+            if way.method == "tree" and chosen.walk.rule.in_float32:
                 row = "SUMS_IN_FLOAT32"
             built = way(problem, 1)
             yield Case(
@@ -94,8 +106,14 @@ def density_cases(scale: float) -> Iterator[Case]:
                 f"density, n={n}, d={d}, h={bandwidth}, rtol={rtol:g}",
                 built.name,
                 built.cost,
-                partial(sums.log_sums, rtol=rtol, method=method),
+                partial(_sums_anew, sums, rtol, way.method),
             )
+
+
+def _sums_anew(sums: densities.KernelSums, rtol: float, method: str) -> None:
+    """Compute log sums, with a lattice made for them."""
+    sums.lattice = None
+    sums.log_sums(rtol=rtol, method=method)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
 from fastmetric._code_cache import CodeCache
+from fastmetric._compile_notice import compile_notice
 
 _REASSOCIATED = {"contract", "nsz", "arcp", "reassoc"}
 _IN_ORDER = {"contract"}
@@ -70,6 +71,11 @@ class _Entry(CPUDispatcher):
     """
 
     part: Any
+
+    def compile(self, sig: Any) -> Any:
+        """Compile or load the code for a signature."""
+        with compile_notice:
+            return super().compile(sig)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Return the type of a call in compiled code."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate
+from fastmetric._typing import BaseEstimator, ClassifierMixin, Vector
 
 
 class DensityClassifier(ClassifierMixin, BaseEstimator):
@@ -60,7 +61,7 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, estimator: Any, *, priors: Any = None) -> None:
+    def __init__(self, estimator: Any, *, priors: Literal["equal"] | Vector | None = None) -> None:
         self.estimator = estimator
         self.priors = priors
 

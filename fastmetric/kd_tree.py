@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fastmetric import _validate
+from fastmetric._typing import Vector
+from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.tree.nearest_search import count_within, points_within
 from fastmetric.learn.tree_building import LEAF_SIZE, build_tree
 from fastmetric.learn.tree_search import in_blocks, nearest_points, searchable
@@ -71,7 +74,13 @@ class KDTree:
     array([3, 1])
     """
 
-    def __init__(self, X: Any, leaf_size: int = LEAF_SIZE, *, n_jobs: int | None = None) -> None:
+    leaf_size: int
+    n_jobs: int | None
+    tree_: Tree
+
+    def __init__(
+        self, X: ArrayLike, leaf_size: int = LEAF_SIZE, *, n_jobs: int | None = None
+    ) -> None:
         X = _points(X, _validate.FLOATS)
         self.leaf_size = _validate.integer("leaf_size", leaf_size, 1)
         self.n_jobs = _validate.jobs(n_jobs)
@@ -85,15 +94,49 @@ class KDTree:
         rows[self.tree_.order] = self.tree_.rows
         return rows
 
+    @overload
     def query(
         self,
-        X: Any,
+        X: ArrayLike,
+        k: int = 1,
+        return_distance: Literal[True] = True,
+        dualtree: bool = False,
+        breadth_first: bool = False,
+        sort_results: bool = True,
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+
+    @overload
+    def query(
+        self,
+        X: ArrayLike,
+        k: int = 1,
+        *,
+        return_distance: Literal[False],
+        dualtree: bool = False,
+        breadth_first: bool = False,
+        sort_results: bool = True,
+    ) -> np.ndarray: ...
+
+    @overload
+    def query(
+        self,
+        X: ArrayLike,
+        k: int,
+        return_distance: Literal[False],
+        dualtree: bool = False,
+        breadth_first: bool = False,
+        sort_results: bool = True,
+    ) -> np.ndarray: ...
+
+    def query(
+        self,
+        X: ArrayLike,
         k: int = 1,
         return_distance: bool = True,
         dualtree: bool = False,
         breadth_first: bool = False,
         sort_results: bool = True,
-    ) -> Any:
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Find the k nearest points of each query.
 
         Parameters
@@ -125,14 +168,34 @@ class KDTree:
         dist, ind = nearest_points(self._search, X, k, self.n_jobs)
         return (dist, ind) if return_distance else ind
 
+    @overload
     def query_radius(
         self,
-        X: Any,
-        r: Any,
+        X: ArrayLike,
+        r: float | Vector,
+        return_distance: Literal[False] = False,
+        count_only: bool = False,
+        sort_results: Literal[False] = False,
+    ) -> np.ndarray: ...
+
+    @overload
+    def query_radius(
+        self,
+        X: ArrayLike,
+        r: float | Vector,
+        return_distance: Literal[True],
+        count_only: Literal[False] = False,
+        sort_results: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def query_radius(
+        self,
+        X: ArrayLike,
+        r: float | Vector,
         return_distance: bool = False,
         count_only: bool = False,
         sort_results: bool = False,
-    ) -> Any:
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Find all points within a distance r of each query, those at r included.
 
         A point counts if its distance, as `query` returns it, is at most `r`.

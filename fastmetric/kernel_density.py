@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric._typing import (
+    AnyKernel,
+    BaseEstimator,
+    DensityMixin,
+    Matrix,
+    Seed,
+    SumMethod,
+    Vector,
+)
 from fastmetric.core.lattice.stencils import AXES
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, loo_bandwidth, metric_of
@@ -26,12 +34,12 @@ def kernel_sums(
     X: Any,
     query: Any = None,
     *,
-    kernel: str = "gaussian",
-    bandwidth: Any = 1.0,
+    kernel: AnyKernel = "gaussian",
+    bandwidth: float | Vector | Matrix = 1.0,
     weights: Any = None,
     rtol: float = 0.0,
     atol: float = 0.0,
-    method: str = "auto",
+    method: SumMethod = "auto",
     n_jobs: int | None = None,
     return_bounds: bool = False,
 ) -> Any:
@@ -180,16 +188,16 @@ class KernelDensity(DensityMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        bandwidth: Any = 1.0,
-        algorithm: str = "auto",
-        kernel: str = "gaussian",
-        metric: str = "euclidean",
+        bandwidth: float | Literal["scott", "silverman", "loo"] | Vector | Matrix = 1.0,
+        algorithm: Literal["auto", "kd_tree", "ball_tree"] = "auto",
+        kernel: AnyKernel = "gaussian",
+        metric: Literal["euclidean", "l2"] = "euclidean",
         atol: float = 0.0,
         rtol: float = 0.0,
         breadth_first: bool = True,
         leaf_size: int = 40,
         metric_params: dict | None = None,
-        method: str = "auto",
+        method: SumMethod = "auto",
         verbose: int = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -287,7 +295,7 @@ class KernelDensity(DensityMixin, BaseEstimator):
         return float(self.score_samples(X).sum(dtype=np.float64))
 
     @engine.one_thread_blas()
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draw rows from the density, exactly, for every kernel.
 
         Parameters

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric._typing import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    Matrix,
+    Seed,
+    TransformerMixin,
+)
 from fastmetric._validate import given_pairs
 from fastmetric.learn.coincidence import coincidence_fit
 from fastmetric.learn.coincidence import likelihood_solvers as solvers
@@ -157,17 +163,17 @@ class LatentCoincidenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         n_components: int | None = None,
         *,
         n_neighbors: int = 3,
-        solver: str = "lbfgs",
-        init: Any = "auto",
+        solver: Literal["lbfgs", "em"] = "lbfgs",
+        init: Literal["auto", "rca", "pca", "identity"] | Matrix = "auto",
         refresh: int = 3,
-        n_passes: int | str = "auto",
+        n_passes: int | Literal["auto"] = "auto",
         early_stopping: bool = True,
         validation_fraction: float = 0.1,
         max_iter: int = 200,
         tol: float = 1e-4,
         verbose: int = 0,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors

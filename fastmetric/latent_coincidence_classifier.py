@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric._typing import BaseEstimator, ClassifierMixin
 from fastmetric.learn.coincidence import class_means
 from fastmetric.learn.coincidence.likelihood_solvers import SOLVERS
 from fastmetric.learn.optim.outcome import say, warn_not_converged
@@ -84,7 +84,7 @@ class LatentCoincidenceClassifier(ClassifierMixin, BaseEstimator):
         self,
         n_components: int = 2,
         *,
-        solver: str = "lbfgs",
+        solver: Literal["lbfgs", "em"] = "lbfgs",
         max_iter: int = 100,
         tol: float = 1e-3,
         verbose: int = 0,

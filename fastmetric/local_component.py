@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    DensityMixin,
-    TransformerMixin,
-)
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric._typing import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    DensityMixin,
+    Seed,
+    TransformerMixin,
+    available_if,
+)
 from fastmetric.learn.local_component import em, local_fit, streaming_rows
 from fastmetric.learn.local_component.batch_em import Batches
 from fastmetric.learn.local_component.covariance_model import (
@@ -176,10 +178,10 @@ class LocalComponentAnalysis(
     def __init__(
         self,
         *,
-        covariance: str = "full",
+        covariance: Literal["full", "diag", "spherical", "low_rank", "local"] = "full",
         rank: int | None = None,
-        gaussian: Any = False,
-        nu: Any = 0.0,
+        gaussian: bool | Literal["search"] = False,
+        nu: float | Sequence[float] | Literal["auto"] = 0.0,
         smoothing: float = 1.0,
         batch_size: int | None = None,
         n_neighbors: int | None = None,
@@ -189,7 +191,7 @@ class LocalComponentAnalysis(
         tol: float = 1e-5,
         verbose: int = 0,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.covariance = covariance
         self.rank = rank
@@ -341,7 +343,7 @@ class LocalComponentAnalysis(
         """
         return float(self.score_samples(X).mean(dtype=np.float64))
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draw rows from the density.
 
         Parameters
@@ -410,6 +412,7 @@ class LocalComponentAnalysis(
 
     def _given_penalty(self) -> Penalty:
         """Return nu, a number or a pair, as two numbers."""
+        values: Any
         several = isinstance(self.nu, tuple | list) or (
             isinstance(self.nu, np.ndarray) and self.nu.ndim == 1
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric._typing import BaseEstimator, DensityMixin, Seed
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.manifold.covariance_grid import ShapeGrid
 from fastmetric.learn.manifold.mixture_density import log_densities
@@ -101,7 +101,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         *,
         n_neighbors: int,
         noise_variance: float,
-        neighborhood: str = "hard",
+        neighborhood: Literal["hard", "soft"] = "hard",
         bandwidth: float | None = None,
         rtol: float = 0.0,
         verbose: int = 0,
@@ -224,7 +224,7 @@ class ManifoldParzen(DensityMixin, BaseEstimator):
         noises = [_validate.positive("noise_variance", noise) for noise in noises]
         return self._log_densities(X, counts, noises)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> np.ndarray:
         """Draw rows from the density.
 
         Parameters

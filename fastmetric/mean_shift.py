@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
+from fastmetric._typing import BaseEstimator, ClusterMixin, Matrix, Vector
 from fastmetric.learn.kernel_sums import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, gradient_bandwidth, metric_of
-from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.kernel_sums.log_sums import FEW, KernelSums
 from fastmetric.learn.modes.mode_search import Modes, SearchSettings, bins, find_modes, nearest
 from fastmetric.learn.optim.outcome import warn_not_converged
 
@@ -114,8 +114,8 @@ class MeanShift(ClusterMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        bandwidth: Any = None,
-        seeds: Any = None,
+        bandwidth: float | Vector | Matrix | None = None,
+        seeds: Matrix | None = None,
         bin_seeding: bool = False,
         min_bin_freq: int = 1,
         cluster_all: bool = True,
@@ -251,7 +251,9 @@ class MeanShift(ClusterMixin, BaseEstimator):
         """Set the attributes of the modes; warn if some have not converged."""
         n, d = self._X.shape
         parts = math.log(n), kernel_table.KERNELS["gaussian"].log_volume(d), metric.log_scale
-        volume, logs = sum(parts), sums.log_sums(modes.points)
+        # Few centres: no tree is built for them alone.
+        method = "exact" if len(modes.points) <= FEW else "auto"
+        volume, logs = sum(parts), sums.log_sums(modes.points, method=method)
         # The volume is rounded, too: d terms of log_scale, which may cancel, and four sums.
         size = np.abs(logs.estimate) + sum(map(abs, parts))
         if metric.map is not None:

@@ -33,6 +33,7 @@ TRUSTED_TYPES = (
     "fastmetric.manifold_parzen.ManifoldParzen",
     "fastmetric.mean_shift.MeanShift",
     "fastmetric.nca.NCA",
+    "numpy.dtype",  # of scikit-learn's SimpleImputer; it describes numbers and runs nothing
 )
 
 _SUFFIX = ".skops"

@@ -12,12 +12,13 @@ import numpy as np
 from bench.shared.setup import UnavailableError
 from bench.sides.kernel_density import Problem
 from fastmetric import KernelDensity
+from fastmetric._typing import SumMethod
 from fastmetric.learn.kernel_sums.lattice_sums import LatticeSums
 
 _BLOCK = 1024  # queries that NumPy sums at once
 
 
-def ours(problem: Problem, rtol: float, method: str = "auto") -> np.ndarray:
+def ours(problem: Problem, rtol: float, method: SumMethod = "auto") -> np.ndarray:
     """Return our log densities, by one method."""
     density = KernelDensity(bandwidth=problem.h, rtol=rtol, method=method).fit(problem.X)
     return density.score_samples(problem.queries)

@@ -13,9 +13,10 @@ from bench.shared.report import Row
 from bench.shared.setup import Timing, take_turns
 from bench.sides import gridded, kernel_density
 from bench.sides.kernel_density import Problem, Truth
+from fastmetric._typing import SumMethod
 
 _RTOL = 1e-2
-_METHODS = ("exact", "tree", "grid", "auto")
+_METHODS: tuple[SumMethod, ...] = ("exact", "tree", "grid", "auto")
 
 
 class Plan(NamedTuple):

@@ -1,35 +1,70 @@
-"""The command line: `fastmetric demo`, `fastmetric fit`, `fastmetric transform`."""
+"""The command line: which commands there are, and what their errors look like."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sklearn.exceptions import ConvergenceWarning
-
-from fastmetric import NCA, __version__
-from fastmetric.cli import models
-from fastmetric.cli.tables import TableError, read_table, write_rows
+from fastmetric import __version__
+from fastmetric.cli import options as shared
+from fastmetric.cli import work
+from fastmetric.cli.comparison import evaluate
+from fastmetric.cli.files.text_tables import TableError
+from fastmetric.cli.methods import DENSITIES
+from fastmetric.cli.model_info import info
 
 _EPILOG = """examples:
   fastmetric demo
-  fastmetric fit iris.csv --target species --components 2 --out iris.skops
-  fastmetric transform iris.skops iris.csv --out projected.csv
+  fastmetric evaluate iris.csv --target species
+  fastmetric fit iris.csv --target species --out iris.skops
+  fastmetric transform iris.skops new.csv --out projected.csv
+  fastmetric predict iris.skops new.csv --out classes.csv
+  fastmetric density geyser.csv --scale --picture density.png
+  fastmetric cluster geyser.csv --scale --out clusters.csv
+  fastmetric info iris.skops
+
+`fastmetric COMMAND --help` lists the options of a command.
 """
+_USAGE = {  # argparse's own would list every option
+    "demo": "[--out PICTURE] [--force]",
+    "evaluate": "DATA [--method METHOD] [--target COLUMN] [options]\n"
+    "       fastmetric evaluate DATA --model MODEL [options]",
+    "fit": "DATA --out MODEL [--method METHOD] [--target COLUMN] [options]",
+    "transform": "MODEL DATA --out FILE [options]",
+    "predict": "MODEL DATA --out FILE [--proba] [options]",
+    "density": "DATA [--queries TABLE] [--out FILE] [--picture FILE] [options]",
+    "cluster": "DATA --out FILE [--picture FILE] [options]",
+    "info": "MODEL [--trust]",
+}
+_MODEL = "made by `fastmetric fit`, or by fastmetric.save in Python"
+_TABLE = "a table, beside ids and target: .csv, .tsv, .parquet, .arrow, .npz, .npy, or - (stdout)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = _parser().parse_args(arguments)
+    if str(getattr(options, "out", None)) == "-":
+        options.quiet = True
+    with warnings.catch_warnings():
+        work.show_warnings(options.command)
+        return _exit_code(options)
+
+
+def _exit_code(options: Any) -> int:
+    """Run a command; print an error as one line."""
     try:
         options.run(options)
+    except BrokenPipeError:  # the reader of standard output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (TableError, ValueError, TypeError, ImportError, OSError) as error:
-        print(f"fastmetric {options.command}: {error}", file=sys.stderr)
+        text = " ".join(str(error).split())
+        print(f"fastmetric {options.command}: {text}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"fastmetric {options.command}: interrupted", file=sys.stderr)
@@ -38,36 +73,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the parser with its three commands."""
+    """Return the parser with its commands."""
     parser = argparse.ArgumentParser(
         prog="fastmetric",
-        description="Learn a metric from labelled data: rows of one class end up close together.",
+        description="Learn metrics and densities from tables, and apply them to new rows.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"fastmetric {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_demo(commands)
-    _add_fit(commands)
-    _add_transform(commands)
+    for add in (
+        _add_demo,
+        _add_evaluate,
+        _add_fit,
+        _add_transform,
+        _add_predict,
+        _add_density,
+        _add_cluster,
+        _add_info,
+    ):
+        add(commands)
     return parser
 
 
 def _add_command(commands: Any, name: str, run: Callable[[Any], None], text: str) -> Any:
     """Add a command with its help text; return its parser."""
-    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command = commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        usage=f"fastmetric {name} {_USAGE[name]}",
+    )
     command.set_defaults(run=run)
     return command
 
 
 def _add_demo(commands: Any) -> None:
     """Add the command `demo`."""
-    demo = _add_command(
-        commands,
-        "demo",
-        _demo,
-        "learn a 2-D metric on scikit-learn's digits, compare it with PCA, draw a picture",
-    )
+    text = "compare NCA with PCA and scikit-learn's NCA on handwritten digits, draw a picture"
+    demo = _add_command(commands, "demo", _demo, text)
     demo.add_argument(
         "--out",
         type=Path,
@@ -75,111 +119,114 @@ def _add_demo(commands: Any) -> None:
         metavar="PICTURE",
         help="where the picture goes (default: %(default)s)",
     )
+    demo.add_argument("--force", action="store_true", help="replace a picture that exists")
+
+
+def _add_evaluate(commands: Any) -> None:
+    """Add the command `evaluate`."""
+    text = "measure a method on rows held out, beside raw features, PCA and scikit-learn's own"
+    command = _add_command(commands, "evaluate", evaluate, text)
+    shared.add_data(command)
+    command.add_argument(
+        "--model", type=Path, metavar="MODEL", help="measure this saved model on DATA; no fit"
+    )
+    command.add_argument(
+        "--folds", type=int, default=5, help="of cross-validation (default: %(default)s)"
+    )
+    command.add_argument(
+        "--held-out", type=float, metavar="SHARE", help="hold out this share once, no folds"
+    )
+    command.add_argument(
+        "--neighbors",
+        type=int,
+        default=1,
+        metavar="K",
+        help="neighbours that vote for the class under a map (default: %(default)s)",
+    )
+    command.add_argument("--slow", action="store_true", help="run scikit-learn's on many rows, too")
+    shared.add_method(command, "nca")
+    shared.add_columns(command)
+    shared.add_reading(command)
+    shared.add_trust(command)
 
 
 def _add_fit(commands: Any) -> None:
     """Add the command `fit`."""
-    fit = _add_command(commands, "fit", _fit, "learn a metric (NCA) from a file and save the model")
-    fit.add_argument("data", type=Path, metavar="DATA", help=".csv with a header, .npz or .npy")
-    fit.add_argument(
-        "--target",
-        required=True,
-        metavar="COLUMN",
-        help="the class of each row: a column's name (.csv), an array's name (.npz), "
-        "or a column's number from 0, negative from the end",
-    )
-    fit.add_argument(
-        "--components",
-        type=int,
-        default=2,
-        metavar="D",
-        help="dimension of the projected space (default: %(default)s)",
-    )
-    fit.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="MODEL",
-        help="a .skops file, which holds no code; or a .joblib file, for your own use",
-    )
-    fit.add_argument("--init", default="auto", help="auto, rca, lda, pca, identity or random")
-    fit.add_argument("--alpha", type=float, default=0.0, help="weight of the penalty on the map")
-    fit.add_argument("--max-iter", type=int, default=50, help="iterations (default: %(default)s)")
-    fit.add_argument("--jobs", type=int, default=None, help="threads (default: all cores)")
-    fit.add_argument("--quiet", action="store_true", help="no line per iteration")
+    fit = _add_command(commands, "fit", work.fit, "fit a method to a table and save the model")
+    shared.add_data(fit)
+    model = "a .skops file, which holds no code; or a .joblib file, for your own use"
+    shared.add_out(fit, model, metavar="MODEL")
+    shared.add_method(fit, "nca")
+    shared.add_columns(fit)
+    shared.add_reading(fit)
+
+
+def _add_applied(commands: Any, name: str, run: Callable[[Any], None], text: str) -> Any:
+    """Add a command that applies a saved model; return its parser."""
+    command = _add_command(commands, name, run, text)
+    shared.add_data(command, "model", _MODEL)
+    shared.add_data(command)
+    shared.add_out(command, _TABLE)
+    shared.add_matching(command)
+    shared.add_reading(command)
+    shared.add_trust(command)
+    return command
 
 
 def _add_transform(commands: Any) -> None:
     """Add the command `transform`."""
-    transform = _add_command(
-        commands, "transform", _transform, "project the rows of a file with a saved model"
-    )
-    transform.add_argument(
-        "model",
-        type=Path,
-        metavar="MODEL",
-        help="made by `fastmetric fit`, or by fastmetric.save in Python",
-    )
-    transform.add_argument(
-        "data", type=Path, metavar="DATA", help="as in fit; the target may be missing"
-    )
-    transform.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help=".csv, .npz or .npy"
-    )
-    transform.add_argument(
-        "--trust",
-        action="store_true",
-        help="load a .joblib or pickle file, which runs the code that it names: only for files of "
-        "your own",
-    )
+    text = "project the rows of a table with a saved model"
+    command = _add_applied(commands, "transform", work.transform, text)
+    shared.add_picture(command, "the projected rows in a plane")
 
 
-def _fit(options: Any) -> None:
-    """Fit NCA on a file and save it with what `transform` must know of the file."""
-    models.check_name(options.out)
-    table = read_table(options.data, options.target)
-    assert table.y is not None
-    nca = NCA(
-        options.components,
-        init=options.init,
-        alpha=options.alpha,
-        max_iter=options.max_iter,
-        n_jobs=options.jobs,
-        verbose=0 if options.quiet else 1,
-    )
-    began, interrupted = time.perf_counter(), False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            nca.fit(table.X, table.y)
-    except KeyboardInterrupt:
-        if not hasattr(nca, "components_"):
-            raise
-        interrupted = True
-    seconds = time.perf_counter() - began
-    models.write_model(options.out, models.Model(nca, table.names, options.target))
-    rows, features = table.X.shape
-    print(
-        f"{rows} rows, {features} features, {len(nca.classes_)} classes: mean probability of the "
-        f"right class {nca.objective_:.4f} after {nca.n_iter_} iterations, {seconds:.1f} s\n"
-        f"saved to {options.out}"
-    )
-    if interrupted:
-        raise KeyboardInterrupt
+def _add_predict(commands: Any) -> None:
+    """Add the command `predict`."""
+    text = "predict the classes, or clusters, of the rows of a table with a saved model"
+    command = _add_applied(commands, "predict", work.predict, text)
+    command.add_argument("--proba", action="store_true", help="the probability of every class, too")
 
 
-def _transform(options: Any) -> None:
-    """Project a file with a saved model."""
-    model = models.read_model(options.model, options.trust)
-    table = read_table(options.data, model.target, target_required=False)
-    models.check_columns(model, options.data, table.names)
-    Z = models.project(model, table.X)
-    write_rows(options.out, Z, model.estimator.get_feature_names_out())
-    print(f"{len(Z)} rows projected to {Z.shape[1]} dimensions: {options.out}")
+def _add_density(commands: Any) -> None:
+    """Add the command `density`."""
+    text = "compute the log density of rows, and draw it"
+    command = _add_command(commands, "density", work.density, text)
+    shared.add_data(command)
+    command.add_argument(
+        "--queries", type=Path, metavar="TABLE", help="rows to take densities at (default: DATA)"
+    )
+    command.add_argument(
+        "--model", type=Path, metavar="MODEL", help="take a saved density instead of fitting one"
+    )
+    shared.add_out(command, _TABLE, required=False)
+    shared.add_picture(command, "the density")
+    shared.add_method(command, "kernel-density", list(DENSITIES))
+    shared.add_columns(command)
+    shared.add_reading(command)
+    shared.add_trust(command)
+
+
+def _add_cluster(commands: Any) -> None:
+    """Add the command `cluster`."""
+    text = "find clusters around the modes of the density, by mean shift"
+    command = _add_command(commands, "cluster", work.cluster, text)
+    shared.add_data(command)
+    shared.add_out(command, _TABLE)
+    shared.add_picture(command, "the clusters")
+    shared.add_method(command, "mean-shift", ["mean-shift"])
+    shared.add_columns(command)
+    shared.add_reading(command)
+
+
+def _add_info(commands: Any) -> None:
+    """Add the command `info`."""
+    command = _add_command(commands, "info", info, "say what a saved model is")
+    shared.add_data(command, "model", _MODEL)
+    shared.add_trust(command)
 
 
 def _demo(options: Any) -> None:
     """Run the demonstration on digits."""
     from fastmetric.cli.demo import run
 
-    run(options.out)
+    run(options.out, options.force)

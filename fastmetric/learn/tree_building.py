@@ -9,7 +9,7 @@ import numpy as np
 from fastmetric import engine
 from fastmetric.core.far_field.expansions import make_series
 from fastmetric.core.tree.balanced_tree import Tree, split_below, split_node, unsplit_tree
-from fastmetric.core.tree.node_moments import empty_nodes, summarise
+from fastmetric.core.tree.node_moments import empty_nodes, expand_nodes, locate_nodes
 from fastmetric.core.vector.register_blocks import make_panels, panel_width
 from fastmetric.core.walk.float32_leaves import WIDTH, write_float32
 from fastmetric.core.walk.query_groups import Reference
@@ -76,7 +76,9 @@ def summarised(
     nodes = empty_nodes(len(tree.starts), d, len(series.indices) if expanded else 0)
 
     def task(part: tuple[int, int]) -> None:
-        summarise(tree, weights, series, 1 / h, nodes, *part)
+        locate_nodes(tree, weights, nodes, *part)
+        if expanded:  # else the series need not even be compiled
+            expand_nodes(tree, weights, series, 1 / h, nodes, *part)
 
     for stage in stages:
         for _ in engine.run(task, stage, n_jobs=n_jobs):

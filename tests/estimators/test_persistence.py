@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import skops.io
 from sklearn.base import BaseEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -266,8 +267,19 @@ def test_names_of_features_are_saved(tmp_path):
 # What is trusted
 
 
-def test_the_trusted_types_are_the_public_estimators_alone():
-    assert set(persistence.TRUSTED_TYPES) == {f"{module}.{name}" for module, name in PUBLIC}
+def test_the_trusted_types_are_the_public_estimators_and_descriptions_of_numbers():
+    public = {f"{module}.{name}" for module, name in PUBLIC}
+    assert set(persistence.TRUSTED_TYPES) == public | {"numpy.dtype"}
+
+
+def test_a_pipeline_with_an_imputer_comes_back(tmp_path):
+    X = DATA.copy()
+    X[::7, 1] = np.nan
+    model = make_pipeline(SimpleImputer(), NCA(2)).fit(X, y)
+    save(model, tmp_path / "m.skops")
+    again = load(tmp_path / "m.skops")
+    assert again[0]._fit_dtype == np.float64
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
 
 
 Pair = namedtuple("Pair", "a b")

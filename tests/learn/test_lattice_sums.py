@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,8 +16,8 @@ from fastmetric.learn.kernel_sums import lattice_sums
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
 from fastmetric.learn.lattices import point_lattice
 from fastmetric.learn.lattices.lattice_plan import Plan, plans, shares
-from fastmetric.learn.lattices.lattice_taps import taps
-from fastmetric.learn.lattices.nearby_points import nearby_points
+from fastmetric.learn.lattices.lattice_taps import moments, taps
+from fastmetric.learn.lattices.nearby_points import Negligible, nearby_points
 from fastmetric.learn.lattices.point_lattice import NO_WEIGHTS, Box, PointLattice, box_of
 from tests.twins.lattice import lattice_kernel
 
@@ -68,20 +71,22 @@ def test_the_kernel_of_a_lattice_is_within_its_shares(width, spacing, ratio, rea
     assert relative >= found.reading - found.cut[0] - 1e-9
 
 
-@settings(max_examples=60)
-@given(
-    d=st.integers(1, 3),
+CASES = dict(
     n=st.integers(1, 300),
     log_h=st.floats(-2.0, 1.0),
     log_rtol=st.floats(-6.5, -0.5),
     atol=st.sampled_from([0.0, 0.0, 1e-4]),
-    log_scale=st.sampled_from([0.0, 0.0, -150.0, 150.0, -8.0, 8.0]),
+    log_scale=st.sampled_from([0.0, 0.0, -150.0, 140.0, -8.0, 8.0]),
     shape=st.sampled_from(["normal", "lattice", "duplicates", "clusters", "line", "cauchy"]),
     weights=st.sampled_from([None, 0.0, 5.0, 300.0]),
     dtype=st.sampled_from([np.float64, np.float32]),
     leave_one_out=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
+
+
+@settings(max_examples=60)
+@given(d=st.integers(1, 3), **CASES)
 def test_bounds_and_tolerance_hold(
     d, n, log_h, log_rtol, atol, log_scale, shape, weights, dtype, leave_one_out, seed
 ):
@@ -123,6 +128,31 @@ def test_bounds_and_tolerance_hold(
         allowed = rtol + (atol * np.exp(-logs) if atol else 0.0)
         off = np.abs(np.expm1(np.clip(got[there] - logs, -700, 700)))
         assert np.all(off <= allowed + (1 + allowed) * np.expm1(rounding))
+
+
+@settings(max_examples=60)
+@given(**CASES)
+def test_bounds_and_tolerance_hold_where_points_are_gathered_as_moments(**case):
+    with patch.object(point_lattice, "_CROWDED", 0):
+        test_bounds_and_tolerance_hold.hypothesis.inner_test(d=1, **case)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rtol", [1e-1, 1e-3, 1e-5])
+def test_moments_of_crowded_points_are_their_taps(rtol, weighted):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30_000, 1))
+    weights = rng.random(len(X)) if weighted else np.ones(1)
+    plan = plans(1, rtol, 10.0)[0]
+    gathered = PointLattice(plan, rtol, box_of(X), 1.0, 2)
+    assert gathered._moments(len(X)) is not None
+    with patch.object(point_lattice, "_CROWDED", math.inf):
+        plain = PointLattice(plan, rtol, box_of(X), 1.0, 2)
+        by_taps = plain.spread(X, weights, plain.sorting(X))
+    by_moments = gathered.spread(X, weights, gathered.sorting(X))
+    error = moments(plan, rtol).error + gathered.taps.error
+    assert error < 0.05 * rtol
+    np.testing.assert_allclose(by_moments, by_taps, rtol=error + 1e-12, atol=0)
 
 
 @pytest.mark.parametrize("resident", [0, 1 << 17])
@@ -241,20 +271,28 @@ def test_taps_of_a_plan_are_within_their_error():
     log_share=st.floats(-60, -1),
     offset=st.sampled_from([0.0, 1e6]),
     leave_out=st.booleans(),
+    sums_known=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_points_that_are_not_nearby_add_at_most_their_bound(
-    d, n, log_spread, log_away, log_share, offset, leave_out, seed
+    d, n, log_spread, log_away, log_share, offset, leave_out, sums_known, seed
 ):
     rng = np.random.default_rng(seed)
     X = offset + 10**log_spread * rng.standard_normal((n, d))
     plan = plans(d, 1e-2, 4.0)[0]
     lattice = PointLattice(plan, 1e-2, box_of(X), 1.0, 1)
     query = X + 10**log_away * rng.standard_normal((n, d)) * (not leave_out)
-    found = nearby_points(lattice, X, query, log_share, leave_out)
-    if found is None:  # each point alone in its tile, and so never another one than the query
-        assert leave_out
+    if sums_known:
+        away = ((query[:, None] - X) ** 2).sum(axis=2)
+        of_sums = log_share + np.log(np.exp(-away / 2).mean(axis=1) + 1e-300)
+        found = nearby_points(lattice, X, query, Negligible(np.nan, of_sums), leave_out)
+        if found is not None:
+            gone = np.delete(away, found.numbers, axis=1)
+            assert np.all(-gone.min(axis=1, initial=np.inf) / 2 <= found.log_left_out)
+            assert np.all(found.log_left_out <= of_sums + 1e-9)
         return
+    found = nearby_points(lattice, X, query, Negligible(log_share), leave_out)
+    assert found is not None
     away = ((query[:, None] - X) ** 2).sum(axis=2)
     if leave_out:
         np.fill_diagonal(away, np.inf)
@@ -295,3 +333,10 @@ def test_a_box_of_rows_is_that_of_all_blocks():
     assert isinstance(box, Box)
     np.testing.assert_array_equal(box.lower, X.min(axis=0))
     np.testing.assert_array_equal(box.upper, X.max(axis=0))
+
+
+@pytest.mark.parametrize("place", [1e18, 1e150])
+def test_rows_whose_place_is_rounded_by_more_than_a_cell_take_no_lattice(place):
+    X = np.full((5000, 2), place)
+    got = kernel_sums(X, bandwidth=1.0, rtol=1e-1, method="grid")
+    np.testing.assert_allclose(got, np.log(4999), rtol=1e-12)

@@ -1,21 +1,45 @@
-"""The code of the README and of every page of the documentation runs, from top to bottom."""
+"""The code of the README and of every page of the documentation runs.
 
+That of a page runs from top to bottom. A reader of the README starts anywhere: there, every block
+runs by itself, in a process of its own.
+"""
+
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fastmetric import __version__
+from fastmetric.cli.commands import main
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _blocks(page):
     """Return the blocks of a page, below as many blank lines: errors name the page's own."""
     text = page.read_text(encoding="utf-8")
     return ["\n" * text.count("\n", 0, block.start(1)) + block[1] for block in CODE.finditer(text)]
+
+
+def _run_alone(arguments, folder):
+    """Run Python in a new process, which must succeed."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 WITH_CODE = [page for page in PAGES if "_build" not in page.parts and _blocks(page)]
@@ -30,8 +54,36 @@ def test_code_of_every_page_runs(page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), namespace)
 
 
+@pytest.mark.parametrize("number", range(len(_blocks(README))))
+def test_every_block_of_the_readme_runs_by_itself(number, tmp_path):
+    path = tmp_path / "block.py"
+    path.write_text(_blocks(README)[number], encoding="utf-8")
+    assert _run_alone([path], tmp_path)  # and prints something
+
+
+def _commands():
+    """Return the lines of the README for a terminal, but those that install."""
+    lines = "".join(block[1] for block in COMMANDS.finditer(README.read_text("utf-8"))).splitlines()
+    return [line for line in lines if " -m venv " not in line]
+
+
+def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for line in _commands():
+        program, *arguments = shlex.split(line)
+        assert program in ("python", "fastmetric")
+        if program == "fastmetric":
+            assert main(arguments) == 0
+        else:
+            _run_alone(arguments, tmp_path)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"wine.skops", "classes.csv", "density.png"} <= written
+
+
 def test_pages_with_code_are_found():
     assert len(WITH_CODE) > 5
+    assert len(_blocks(README)) > 2
+    assert len(_commands()) > 3
 
 
 # Links: Sphinx checks those of the documentation, not those of other files.
@@ -60,7 +112,7 @@ def broken_links(text, folder):
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
 def test_links_of_every_page_lead_to_a_file(page):
     if "_build" not in page.parts:
         assert not broken_links(page.read_text(encoding="utf-8"), page.parent)

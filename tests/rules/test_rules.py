@@ -137,7 +137,7 @@ def missing_docstrings(path: str, text: str) -> list[str]:
     """Return the functions, methods and classes without a docstring.
 
     Not magic methods, whose name says it, nor functions inside functions, which are a step
-    of the one around them.
+    of the one around them, nor overloads, which are types of a function that has one.
     """
     missing = []
 
@@ -145,7 +145,8 @@ def missing_docstrings(path: str, text: str) -> list[str]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 magic = child.name.startswith("__") and child.name.endswith("__")
-                if not magic and ast.get_docstring(child) is None:
+                overload = "overload" in map(ast.unparse, child.decorator_list)
+                if not magic and not overload and ast.get_docstring(child) is None:
                     missing.append(f"{path}:{child.lineno}: {child.name} has no docstring")
             if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 visit(child)
@@ -202,6 +203,7 @@ KEPT: dict[Rule, list[tuple[str, str]]] = {
     missing_docstrings: [
         ("fastmetric/a.py", 'def f():\n    """Return."""\n    def g(): pass\n    return g'),
         ("fastmetric/a.py", 'class A:\n    """An A."""\n    def __len__(self): return 0'),
+        ("fastmetric/a.py", '@overload\ndef f(): ...\ndef f():\n    """Return."""'),
     ],
     too_long: [
         ("fastmetric/a.py", "x = 0\n" * MOST_LINES),
@@ -250,6 +252,7 @@ BROKEN: dict[Rule, list[tuple[str, str]]] = {
         ("fastmetric/a.py", "class A:\n    x = 0"),
         ("fastmetric/a.py", 'class A:\n    """An A."""\n    def _f(self): return 0'),
         ("fastmetric/a.py", "if True:\n    def f():\n        return 0"),
+        ("fastmetric/a.py", "@overload\ndef f(): ...\ndef f():\n    return 0"),
     ],
     too_long: [
         ("fastmetric/a.py", "x = 0\n" * (MOST_LINES + 1)),

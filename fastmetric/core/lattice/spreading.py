@@ -12,6 +12,7 @@ from fastmetric.core.lattice.stencils import (
     LANES,
     Lattice,
     add_point,
+    hold,
     make_scratch,
     place_point,
 )
@@ -44,6 +45,7 @@ def spread_points(rows, weights, order, span, lattice, stencil):
         add_point(
             weights[0 if common else j], lattice, stencil, scratch, unused, span.first_cell, cells
         )
+    hold(made)
     return values
 
 
@@ -51,25 +53,53 @@ class Tiles(NamedTuple):
     """How the cells of a lattice are grouped into tiles."""
 
     lattice: Lattice
-    side: int  # cells
+    scale: float  # tiles in a unit of the rows
     counts: tuple[int, int, int]
+
+
+@jit
+def tile_counts(rows, tiles, first, last):
+    """Return how many of the points first:last of rows (n, d) each tile has."""
+    counts = tiles.counts
+    made = np.zeros(counts[0] * counts[1] * counts[2], np.int64)
+    rows, tiles, found = uncounted((rows, tiles, made))
+    for j in range(first, last):
+        found[_tile_of(rows, j, tiles)] += 1
+    return made
+
+
+@jit
+def points_in_tiles(rows, tiles, marked, first, last):
+    """Return which of the points first:last of rows (n, d) lie in tiles that are marked."""
+    made, n = np.empty(last - first, np.int64), 0
+    rows, tiles, marked, found = uncounted((rows, tiles, marked, made))
+    for j in range(first, last):
+        found[n] = j
+        n += marked[_tile_of(rows, j, tiles)]
+    return made[:n].copy()
+
+
+@jit
+def _tile_of(rows, j, tiles):
+    """Return the tile of the point j of rows (n, d)."""
+    tile, unused = 0, AXES - rows.shape[1]
+    for k in range(unused, AXES):
+        at = np.int64((rows[j, k - unused] - tiles.lattice.origin[k]) * tiles.scale)
+        tile = tile * tiles.counts[k] + min(max(at, 0), tiles.counts[k] - 1)
+    return tile
 
 
 @jit
 def tile_numbers(rows, tiles, first, last, out):
     """Write the tiles of the points first:last to out (n,); return how many each tile has."""
-    lattice, counts = tiles.lattice, tiles.counts
-    found = np.zeros(counts[0] * counts[1] * counts[2], np.int64)
+    counts = tiles.counts
+    made = np.zeros(counts[0] * counts[1] * counts[2], np.int64)
+    rows, out, tiles, found = uncounted((rows, out, tiles, made))
     for j in range(first, last):
-        tile = 0
-        for k in range(AXES):
-            cell, axis = 0, k - (AXES - rows.shape[1])
-            if axis >= 0:
-                cell = np.int64((rows[j, axis] - lattice.origin[k]) * lattice.inverse_spacing)
-            tile = tile * counts[k] + min(max(cell // tiles.side, 0), counts[k] - 1)
+        tile = _tile_of(rows, j, tiles)
         out[j] = tile
         found[tile] += 1
-    return found
+    return made
 
 
 @jit

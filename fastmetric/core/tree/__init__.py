@@ -9,7 +9,7 @@
 
 The data's way: `unsplit_tree` lays the arrays out from n alone; `split_node` and `split_below` put
 the points in order and tighten the boxes (`learn.tree_building` runs them on all cores); then
-either `summarise` (sums) or `nearest` and `points_within` (neighbours).
+either `locate_nodes` and `expand_nodes` (sums) or `nearest` and `points_within` (neighbours).
 
 Decisions
 ---------

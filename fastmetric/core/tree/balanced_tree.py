@@ -30,31 +30,21 @@ class Tree(NamedTuple):
     upper: np.ndarray  # (m, d)
 
 
-@jit
-def _half(n):
-    """Return the size of the first child of a node of n points."""
-    units = (n + UNIT - 1) // UNIT
-    return (units + 1) // 2 * UNIT
-
-
-@jit
-def _shape(n, leaf_size):
+def _shape(n: int, leaf_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return starts, stops and children of a tree of n points, level by level."""
-    most = 2 * (n // max(1, leaf_size // 2)) + 3
-    starts, stops = np.empty(most, np.int64), np.empty(most, np.int64)
-    children = np.full(most, -1, np.int64)
-    starts[0], stops[0] = 0, n
-    count, node = 1, 0
-    while node < count:
-        size = stops[node] - starts[node]
-        if size > leaf_size:
-            middle = starts[node] + _half(size)
-            children[node] = count
-            starts[count], stops[count] = starts[node], middle
-            starts[count + 1], stops[count + 1] = middle, stops[node]
-            count += 2
-        node += 1
-    return starts[:count].copy(), stops[:count].copy(), children[:count].copy()
+    starts, stops = [np.array([0], np.int64)], [np.array([n], np.int64)]
+    children: list[np.ndarray] = []
+    count = 1
+    while len(starts[-1]):
+        split = stops[-1] - starts[-1] > leaf_size
+        children.append(np.where(split, count + 2 * (np.cumsum(split) - 1), -1))
+        first, last = starts[-1][split], stops[-1][split]
+        units = -(-(last - first) // UNIT)
+        middle = first + (units + 1) // 2 * UNIT
+        starts.append(np.column_stack([first, middle]).ravel())
+        stops.append(np.column_stack([middle, last]).ravel())
+        count += 2 * len(first)
+    return np.concatenate(starts), np.concatenate(stops), np.concatenate(children)
 
 
 def unsplit_tree(X: np.ndarray, leaf_size: int) -> Tree:
@@ -76,8 +66,8 @@ def split_node(tree, node):
     """
     start, stop = tree.starts[node], tree.stops[node]
     lower, upper = tree.lower[node], tree.upper[node]
-    lower[:] = tree.rows[start]
-    upper[:] = tree.rows[start]
+    for k in range(lower.size):
+        lower[k] = upper[k] = tree.rows[start, k]
     for i in range(start + 1, stop):
         for k in range(lower.size):
             x = tree.rows[i, k]
@@ -85,7 +75,11 @@ def split_node(tree, node):
             upper[k] = max(upper[k], x)
     first = tree.children[node]
     if first >= 0:
-        _select(tree, start, stop, tree.starts[first + 1], np.argmax(upper - lower))
+        widest = 0
+        for k in range(1, lower.size):
+            if upper[k] - lower[k] > upper[widest] - lower[widest]:
+                widest = k
+        _select(tree, start, stop, tree.starts[first + 1], widest)
 
 
 @jit

@@ -46,17 +46,22 @@ def empty_nodes(m: int, d: int, n_coefficients: int) -> Nodes:
 
 
 @jit
-def summarise(tree, point_weights, series, inverse_h, nodes, first, last):
-    """Fill in the summaries of the nodes first:last; the children of none of them lie outside.
+def locate_nodes(tree, point_weights, nodes, first, last):
+    """Fill in all but the coefficients of the nodes first:last, which contain all their children.
 
     From the leaves up: children come after their parents.
     """
+    tree, point_weights, nodes = uncounted((tree, point_weights, nodes))
+    for node in range(last - 1, first - 1, -1):
+        _locate(tree, point_weights, nodes, node)
+
+
+@jit
+def expand_nodes(tree, point_weights, series, inverse_h, nodes, first, last):
+    """Fill in the coefficients of nodes that have been located, as `locate_nodes`."""
     tree, point_weights, series, nodes = uncounted((tree, point_weights, series, nodes))
     u = np.empty(tree.rows.shape[1])
     for node in range(last - 1, first - 1, -1):
-        _locate(tree, point_weights, nodes, node)
-        if nodes.coefficients.shape[1] == 0:
-            continue
         coefficients = nodes.coefficients[node]
         coefficients[:] = 0
         if nodes.radii[node] * inverse_h > WIDEST:

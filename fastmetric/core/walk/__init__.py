@@ -12,6 +12,7 @@ its interaction list.
   reach charged?
 * `interaction_lists`: what is summed over, and what was done with every node?
 * `summation`: in which order are nodes visited, and what are the sums and their bounds [SUM-4]?
+* `exact_sums`: what are sums and mean-shift steps over all points, where no tree is walked?
 * `largest_exponents`: relative to which term is a sum taken that underflows?
 * `gradient_replay`: what is the gradient of these sums, along the same interaction lists [CCK-6]?
 * `mean_shift_replay`: what are the first moments along the same lists [SHI-1]?

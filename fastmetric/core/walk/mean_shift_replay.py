@@ -17,7 +17,6 @@ from fastmetric.core.vector.exp import exp
 from fastmetric.core.walk.interaction_lists import CENTROID, PAIRS
 from fastmetric.core.walk.query_cells import make_query_cells
 from fastmetric.core.walk.query_groups import (
-    LONGEST,
     add_far_field,
     add_leaf,
     add_local,
@@ -28,12 +27,9 @@ from fastmetric.core.walk.query_groups import (
 
 @jit
 def replay_mean_shift(queries, walk, lists):
-    """Return sum_j w_j k_j (x_j - q) / sum_j w_j k_j (m, d) of groups, along their lists.
-
-    Pair by pair if the walk is exact.
-    """
+    """Return sum_j w_j k_j (x_j - q) / sum_j w_j k_j (m, d) of groups, along their lists."""
     queries, walk, lists = uncounted((queries, walk, lists))
-    ref, rule, roots, exact, _ = walk
+    ref, rule = walk.ref, walk.rule
     first, counts, visits, kept = lists
     last, used = first + len(kept), 0
     begin, end = queries.starts[first], queries.stops[last - 1]
@@ -46,24 +42,24 @@ def replay_mean_shift(queries, walk, lists):
             continue
         group = make_group(queries, cells, c, ref)
         moments = np.zeros(group.cols.shape)
-        if exact:
-            for root in roots:
-                stop = ref.tree.stops[root]
-                for start in range(ref.tree.starts[root], stop, LONGEST):
-                    _mean_shift_leaf(group, ref, rule, start, min(start + LONGEST, stop), moments)
         local = kept[g - first]
         if np.any(local[1:]):
             _mean_shift_local(group, ref, rule, cells.centers[c], local, moments)
         else:
             group.totals[:] += local[0]
         _mean_shift_path(group, ref, rule, path, moments)
-        at = queries.starts[g] - begin
-        for i in range(group.totals.size):
-            total = total_of(group, i)
-            if total > 0:  # else the sum underflowed: the query is repeated alone
-                for k in range(steps.shape[1]):
-                    steps[at + i, k] = moments[k, i] / total
+        write_steps(group, moments, steps, queries.starts[g] - begin)
     return steps
+
+
+@jit
+def write_steps(group, moments, steps, at):
+    """Write the steps of a group from its sums and moments (d, m) to steps[at:]."""
+    for i in range(group.totals.size):
+        total = total_of(group, i)
+        if total > 0:  # else the sum underflowed: the query is repeated alone
+            for k in range(steps.shape[1]):
+                steps[at + i, k] = moments[k, i] / total
 
 
 @jit
@@ -74,7 +70,7 @@ def _mean_shift_path(group, ref, rule, path, moments):
         node, code = visit[0], visit[1]
         if code == PAIRS:
             start, stop = ref.tree.starts[node], ref.tree.stops[node]
-            _mean_shift_leaf(group, ref, rule, start, stop, moments)
+            add_mean_shift_leaf(group, ref, rule, start, stop, moments)
         elif code == CENTROID:
             _mean_shift_centroid(group, ref, rule, node, moments)
         elif code > CENTROID:
@@ -93,7 +89,7 @@ def _mean_shift_local(group, ref, rule, center, local, moments):
 
 
 @jit
-def _mean_shift_leaf(group, ref, rule, start, stop, moments):
+def add_mean_shift_leaf(group, ref, rule, start, stop, moments):
     """Add the points start:stop of the tree, pair by pair."""
     add_leaf(group, ref, rule, start, stop)
     # The kernels are left behind in the tile.

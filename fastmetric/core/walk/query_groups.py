@@ -150,8 +150,10 @@ def add_leaf(group, ref, rule, start, stop):
     apply_kernel(rule.code, tile.reshape(tile.size), rule.factor, group.shift)
     lanes = VECTOR_BYTES // tile.itemsize
     count = weights.size // lanes
+    # No assignment of a whole array: Numba would compile the message of a wrong shape.
     narrow, sums = np.empty(weights.size, tile.dtype), group.v[0]
-    narrow[:] = weights
+    for j in range(weights.size):
+        narrow[j] = weights[j]
     for i in range(sums.size):
         sums[i] = whole_vectors_sum(tile[i], narrow, count)
     for i in range(sums.size):

@@ -50,7 +50,6 @@ from fastmetric.core.walk.interaction_lists import (
 )
 from fastmetric.core.walk.query_cells import LEVELS, make_query_cells
 from fastmetric.core.walk.query_groups import (
-    LONGEST,
     add_centroid,
     add_far_field,
     add_leaf,
@@ -280,8 +279,7 @@ def group_sums(queries, walk, first, last, only):
     """
     queries, walk = uncounted((queries, walk))
     ref, rule, roots, exact, keep = walk
-    together = not exact and not np.any(queries.shifts[first:last])
-    cells = make_query_cells(queries, first, last, together)
+    cells = make_query_cells(queries, first, last, not np.any(queries.shifts[first:last]))
     count = cells.firsts.size
     sums = np.zeros(queries.stops[last - 1] - queries.starts[first])
     errors, counts = np.zeros(last - first), np.zeros(count, np.int64)
@@ -315,12 +313,9 @@ def group_sums(queries, walk, first, last, only):
         if single:
             g = cells.firsts[c]
             group = make_group(queries, cells, c, ref)
-            if exact:
-                _sum_all(group, walk)
-            else:
-                _add_inherited(group, cells, c, ref, rule, local)
-                part = Walk(ref, rule, pending, exact, keep)
-                errors[g - first], counts[c] = _sum_group(group, part, ledger, visits[used:])
+            _add_inherited(group, cells, c, ref, rule, local)
+            part = Walk(ref, rule, pending, exact, keep)
+            errors[g - first], counts[c] = _sum_group(group, part, ledger, visits[used:])
             kept[g - first] = local
             at = queries.starts[g] - queries.starts[first]
             for i in range(group.totals.size):
@@ -333,16 +328,6 @@ def group_sums(queries, walk, first, last, only):
             ledgers[level, 0], ledgers[level, 1], ledgers[level, 2] = ledger
         used += counts[c]
     return sums, errors, InteractionLists(first, counts, visits[:used].copy(), kept)
-
-
-@jit
-def _sum_all(group, walk):
-    """Sum a group over all trees of a walk pair by pair."""
-    ref, rule = walk.ref, walk.rule
-    for root in walk.roots:
-        stop = ref.tree.stops[root]
-        for start in range(ref.tree.starts[root], stop, LONGEST):
-            add_leaf(group, ref, rule, start, min(start + LONGEST, stop))
 
 
 @jit

@@ -19,6 +19,7 @@ from fastmetric.core.error_bounds import (
 )
 from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.tree.balanced_tree import Tree
+from fastmetric.core.walk.exact_sums import exact_sums
 from fastmetric.core.walk.interaction_lists import CENTROID, PAIRS, InteractionLists, Walk
 from fastmetric.core.walk.largest_exponents import largest_exponents
 from fastmetric.core.walk.query_cells import make_query_cells
@@ -262,8 +263,11 @@ def _plain_sums_of_walks(asked: Walks, n_jobs: int | None, label: str | None) ->
     found = [WalkSums(np.empty(m), np.empty(m), np.zeros(m), [], none) for m in sizes]
 
     def task(part: _Part) -> tuple[np.ndarray, np.ndarray, InteractionLists]:
-        queries, walk = asked[part.number]
-        return group_sums(queries, walk, part.first, part.last, -1)
+        (queries, walk), (_, first, last) = asked[part.number], part
+        if not walk.exact:
+            return group_sums(queries, walk, first, last, -1)
+        nothing = InteractionLists(first, *_no_visits(last - first))
+        return exact_sums(queries, walk, first, last), np.zeros(last - first), nothing
 
     steps = [_groups_of(queries, walk) for queries, walk in asked]
     parts = _parts([len(queries.starts) for queries, _ in asked], steps)
@@ -276,6 +280,11 @@ def _plain_sums_of_walks(asked: Walks, n_jobs: int | None, label: str | None) ->
         if walk.keep:
             one.interactions.append(Interactions(queries, lists))
     return found
+
+
+def _no_visits(groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return counts, visits and polynomials of groups that looked at no node."""
+    return np.zeros(groups, np.int64), np.empty((0, 2), np.int32), np.zeros((groups, 1))
 
 
 def _shifts(asked: Walks, n_jobs: int | None, label: str | None) -> list[np.ndarray]:

@@ -20,19 +20,29 @@ from fastmetric.core.kernels import GAUSSIAN, has_tails
 from fastmetric.core.pairs.pair_tiles import ALIGN
 from fastmetric.core.tree.balanced_tree import Tree
 from fastmetric.core.walk.interaction_lists import Walk
-from fastmetric.core.walk.query_groups import LONGEST, Queries, Reference, Rule
+from fastmetric.core.walk.query_groups import GROUP, LONGEST, Queries, Reference, Rule
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.bandwidths import Metric
 from fastmetric.learn.kernel_sums.certified_walks import group_starts, in_float32
 from fastmetric.learn.kernel_sums.kernel_table import KERNELS
+from fastmetric.learn.kernel_sums.lattice_steps import STEPPING_WAYS
 from fastmetric.learn.kernel_sums.lattice_sums import LatticeSums
-from fastmetric.learn.kernel_sums.sum_problem import ROOT, Options, SumProblem, SumWay
+from fastmetric.learn.kernel_sums.product_sums import ProductSums
+from fastmetric.learn.kernel_sums.sum_problem import (
+    ROOT,
+    Options,
+    SteppingWay,
+    SumProblem,
+    SumWay,
+)
 from fastmetric.learn.kernel_sums.walk_ways import WALKS
 from fastmetric.learn.lattices.point_lattice import Box, PointLattice, box_of
 from fastmetric.learn.tree_building import NODES, SUMS_LEAF_SIZE, build_tree, summarised
 
 METHODS = ("auto", "exact", "tree", "grid")
-WAYS: tuple[type[SumWay], ...] = (LatticeSums, *WALKS)
+WAYS: tuple[type[SumWay], ...] = (LatticeSums, ProductSums, *WALKS)
+
+FEW = 32  # queries: over all points as they come, exact sums take less than building a tree
 
 # Binary orders of magnitude that the weights of one tree may span: the product of a weight and a
 # kernel relative to the largest term then neither underflows nor overflows.
@@ -155,7 +165,7 @@ class KernelSums:
             part.set_bandwidth(bandwidth)
         if self._parts:
             return
-        mantissa, self._exponent = math.frexp(self.bandwidth)
+        mantissa, self.exponent = math.frexp(self.bandwidth)
         self._h = mantissa  # in units of 2^exponent
         width = Fraction(2 if self.code == GAUSSIAN else 1) * Fraction(mantissa) ** 2
         self._factor = float(1 / width)  # rounded once
@@ -208,7 +218,9 @@ class KernelSums:
         eps = float(np.finfo(self.X.dtype).eps)
         with np.errstate(over="ignore"):
             rule = self._rule(rtol, min(float(np.ldexp(atol, -self.unit)), 1e300))
-        problem = SumProblem(self, query, rule, options=Options(bounds=bounds))
+        # Exact sums at few queries need no tree.
+        flat = method == "exact" and query is not None and len(query) <= FEW
+        problem = SumProblem(self, query, rule, options=Options(bounds=bounds, flat=flat))
         way = choose(problem, WAYS, method, self.n_jobs)
         out = way.log_sums(label)
         if not bounds:
@@ -273,21 +285,33 @@ class KernelSums:
             )
         return self._flat
 
+    @property
+    def row_unit(self) -> float:
+        """Return the power of two by which rows are in the units of the sums."""
+        return math.ldexp(1.0, -self.exponent)
+
     def _scaled(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return rows (n, d) in the units of the sums."""
-        return np.ldexp(rows, -self._exponent, out=out)
+        return np.ldexp(rows, -self.exponent, out=out)
 
     def mean_shift_steps(
-        self, query: np.ndarray, *, rtol: float = 0.0, label: str | None = None
+        self, query: np.ndarray, label: str | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return log sums (m,) at `query` (m, d), and the steps of mean shift (m, d) [SHI-1].
 
-        The kernel is Gaussian. The sums are within `rtol`; the steps are gradients of these sums.
+        The kernel is Gaussian. Sums are exact; the steps are gradients of these sums.
         """
         assert not self._parts, "mean shift has no weights"
-        problem = SumProblem(self, query, self._rule(rtol, 0.0), options=Options(in_float32=False))
-        found = choose(problem, WALKS, n_jobs=self.n_jobs).mean_shift(label)
-        return found.logs + self.log_unit, np.ldexp(found.steps, self._exponent)
+        options = Options(in_float32=False, flat=len(query) <= FEW)
+        problem = SumProblem(self, query, self._rule(0.0, 0.0), options=options)
+        return choose(problem, WALKS, n_jobs=self.n_jobs).mean_shift(label)
+
+    def way_of_steps(self, starts: np.ndarray, rtol: float) -> SteppingWay:
+        """Return what takes steps of mean shift from `starts` (m, d) on, by sums within `rtol`."""
+        assert not self._parts, "mean shift has no weights"
+        options = Options(in_float32=False)
+        problem = SumProblem(self, starts, self._rule(rtol, 0.0), options=options)
+        return choose(problem, STEPPING_WAYS, n_jobs=self.n_jobs)
 
     def _rule(self, rtol: float, atol: float) -> Rule:
         """Return the rule of a walk within the tolerances."""
@@ -309,21 +333,25 @@ class KernelSums:
         `own` (m,) are the points that the queries are, left out of their sums, or -1; numbered in
         the order of the tree, or as they come if `flat`.
         """
-        whole = len(self.points) == len(self.X) and not flat
-        if whole and (rows is self.X or np.array_equal(rows, self.X)):
-            tree, scaled = self.tree, self.reference.tree.rows[: len(rows)]
+        whole = len(self.points) == len(self.X)
+        if flat:  # over all points, neighbouring queries have nothing in common
+            order, scaled = np.arange(len(rows)), self._scaled(rows)
+            starts = np.arange(0, len(rows), GROUP)
+        elif whole and (rows is self.X or np.array_equal(rows, self.X)):
+            order, scaled = self.tree.order, self.reference.tree.rows[: len(rows)]
+            starts = group_starts(self.tree)
         else:
             tree = build_tree(rows, SUMS_LEAF_SIZE, self.n_jobs)
-            scaled = self._scaled(tree.rows, out=tree.rows)
+            order, scaled = tree.order, self._scaled(tree.rows, out=tree.rows)
+            starts = group_starts(tree)
         self_index = np.full(len(rows), -1)
         if own is not None:
             place = np.full(len(self.X) + 1, -1)  # the last one: no point
             ordered = self.kept if flat else self.kept[self.tree.order]
             place[ordered] = np.arange(len(ordered))
-            self_index = place[own[tree.order]]
-        starts = group_starts(tree)
+            self_index = place[own[order]]
         stops = np.append(starts[1:], len(rows))
-        return tree.order, Queries(scaled, self_index, starts, stops, np.zeros(len(starts)))
+        return order, Queries(scaled, self_index, starts, stops, np.zeros(len(starts)))
 
 
 def _parts_of_like_weights(weights: np.ndarray, span: int) -> list[np.ndarray]:

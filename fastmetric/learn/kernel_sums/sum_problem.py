@@ -18,7 +18,7 @@ ROOT = np.array([0])
 
 
 class Shifted(NamedTuple):
-    """Log sums (m,) and steps of mean shift (m, d), in units of the sums."""
+    """Log sums (m,), in units of the weights, and steps of mean shift (m, d)."""
 
     logs: np.ndarray
     steps: np.ndarray
@@ -28,7 +28,7 @@ class Options(NamedTuple):
     """How the sums of a problem may be taken."""
 
     in_float32: bool = True  # leaves of a tree, where the tolerance allows it
-    flat: bool = False  # there is no tree: queries are few
+    flat: bool = False  # there is no tree: queries or points are few
     bounds: bool = True  # else the logs of bounds may be anything
 
 
@@ -52,6 +52,8 @@ class SumProblem:
         """
         self.sums, self.query, self.rule, self._own = sums, query, rule, own
         self.options = options
+        # What sums over all pairs cost by products and by differences, once it has been counted.
+        self.dense_costs: tuple[float, float] | None = None
 
     @property
     def n(self) -> int:
@@ -79,6 +81,11 @@ class SumProblem:
         reference = self.sums.flat_reference if self.options.flat else self.sums.reference
         return Walk(reference, self.rule, ROOT)
 
+    def flat(self) -> SumProblem:
+        """Return the same without a tree of points or queries."""
+        options = self.options._replace(flat=True)
+        return SumProblem(self.sums, self.query, self.rule, self._own, options)
+
     def over_leaves(self) -> Walk:
         """Return the walk, leaves in float32 if the tolerance allows it [SUM-8]."""
         return self.sums.walk_over_leaves(self.rule) if self.options.in_float32 else self.walk()
@@ -88,6 +95,15 @@ class SumProblem:
         own = None if self.own is None else self.own[numbers]
         options = self.options._replace(flat=flat)
         return SumProblem(self.sums, self.rows[numbers], self.rule, own, options)
+
+    def at(self, query: np.ndarray, *, flat: bool = False) -> SumProblem:
+        """Return the same at other queries (m, d), none of which is a point to be left out."""
+        return SumProblem(self.sums, query, self.rule, options=self.options._replace(flat=flat))
+
+    def within(self, rtol: float) -> SumProblem:
+        """Return the same to another relative tolerance."""
+        rule = self.rule._replace(rtol=rtol)
+        return SumProblem(self.sums, self.query, rule, self._own, self.options)
 
     def among(self, numbers: np.ndarray, share: float) -> SumProblem:
         """Return the sums over some of the points, within a share of the tolerance.
@@ -114,8 +130,15 @@ class SumWay(Way, Protocol):
         """
 
 
-class SteppingWay(SumWay, Protocol):
-    """A way to sum that has steps of mean shift, too."""
+class SteppingWay(Way, Protocol):
+    """A way to take steps of mean shift."""
+
+    @property
+    def rtol(self) -> float:
+        """Return the relative tolerance of the sums."""
+
+    def at(self, query: np.ndarray) -> SteppingWay:
+        """Return a way for other queries of the same problem."""
 
     def mean_shift(self, label: str | None = None) -> Shifted:
         """Return log sums and steps of mean shift [SHI-1], gradients of these sums."""

@@ -9,10 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.walk.exact_sums import exact_mean_shift
 from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.mean_shift_replay import replay_mean_shift
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
+from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.certified_walks import (
     Interactions,
     Probe,
@@ -21,6 +23,9 @@ from fastmetric.learn.kernel_sums.certified_walks import (
 )
 from fastmetric.learn.kernel_sums.sum_problem import Shifted, SteppingWay, SumProblem
 
+# Of a sample of queries and points: squared distances below a quarter of the median are those of
+# near points; a tree is of use if these are not too few, or if exponents are alike.
+_FEW, _MANY, _NEARER, _NEAR_SHARE, _ALIKE = 16, 512, 0.25, 0.01, 1.0
 _LARGEST = -np.log(np.finfo(float).tiny)
 
 
@@ -56,7 +61,10 @@ class _WalkSums:
         [found] = walk_sums([(queries, walk)], self.n_jobs, label)
 
         def task(part: Interactions) -> np.ndarray:
-            return replay_mean_shift(part.queries, walk, part.lists)
+            queries, lists = part
+            if walk.exact:
+                return exact_mean_shift(queries, walk, lists.first, lists.first + len(lists.local))
+            return replay_mean_shift(queries, walk, lists)
 
         together = np.empty(queries.rows.shape)
         alone = np.empty((len(found.underflowed), queries.rows.shape[1]))
@@ -68,7 +76,16 @@ class _WalkSums:
         together[found.underflowed] = alone
         logs, moves = np.empty(len(together)), np.empty(together.shape)
         logs[order], moves[order] = found.logs()[0], together
-        return Shifted(logs, moves)
+        return Shifted(logs, np.ldexp(moves, self.problem.sums.exponent))
+
+    @property
+    def rtol(self) -> float:
+        """Return the tolerance of the sums."""
+        return self.problem.rule.rtol
+
+    def at(self, query: np.ndarray) -> SteppingWay:
+        """Return the way by a walk that is chosen for other queries."""
+        return choose(self.problem.at(query), WALKS, n_jobs=self.n_jobs)
 
 
 class TreeWalk(_WalkSums):
@@ -89,19 +106,21 @@ class TreeWalk(_WalkSums):
 
     @staticmethod
     def serves(problem: SumProblem) -> bool:
-        """Return True: a tree serves every problem."""
-        return True
+        """Return whether there is a tree."""
+        return not problem.options.flat
 
     @staticmethod
     def worth_building(
         problem: SumProblem, n_jobs: int | None = None, best: float = math.inf
     ) -> bool:
-        """Return whether points are many, and building trees takes less than the best way.
+        """Return whether points are many, and building trees takes a small part of the best way.
 
-        Whether a tree is there already must not matter: the choice would depend on former calls.
+        They are built to count their work, and mostly in vain where there is another way. Whether
+        a tree is there already must not matter: the choice would depend on former calls.
         """
         least = problem.n * costs.TREE_POINT + len(problem.rows) * costs.TREE_QUERY
-        return problem.n >= costs.TREE_POINTS and least < best
+        allowed = costs.TREE_TRIAL + costs.TREE_TRIAL_SHARE * best
+        return problem.n >= costs.TREE_POINTS and least < allowed and not _all_far(problem)
 
     def cost(self) -> float:
         """Return what the sums will take, in nanoseconds: by counts, from a few groups."""
@@ -123,8 +142,9 @@ class ExactWalk(_WalkSums):
     name = "all pairs"
 
     def __init__(self, problem: SumProblem, n_jobs: int | None = None) -> None:
-        """Take a walk that leaves nothing out."""
-        self.problem, self.n_jobs = problem, n_jobs
+        """Take a walk that leaves nothing out; few points need no tree."""
+        self.problem = problem.flat() if problem.n < costs.TREE_POINTS else problem
+        self.n_jobs = n_jobs
 
     @cached_property
     def walk(self) -> Walk:
@@ -149,4 +169,24 @@ class ExactWalk(_WalkSums):
         return self.problem.n * m * (table.dense_pair + table.per_dimension * d)
 
 
-WALKS: tuple[type[SteppingWay], ...] = (TreeWalk, ExactWalk)
+def _all_far(problem: SumProblem) -> bool:
+    """Return whether hardly any point is much nearer to a query than most points are.
+
+    Then a tree leaves out nothing, unless the kernel is so wide that all its values are alike.
+    A few queries show it, in so many dimensions that to build a tree and to walk it as a test would
+    take a good part of the time of products.
+    """
+    if problem.rows.shape[1] < costs.PRODUCT_DIMENSIONS:
+        return False
+    few, many = (
+        rows[:: -(-len(rows) // most)] * rows.dtype.type(problem.sums.row_unit)
+        for rows, most in ((problem.rows, _FEW), (problem.sums.points, _MANY))
+    )
+    s = problem.rule.factor * np.array([((many - q) ** 2).sum(axis=1) for q in few])
+    middle = np.median(s, axis=1, keepdims=True)
+    near = np.count_nonzero(s < _NEARER * middle) / s.size
+    spread = np.median(np.diff(np.quantile(s, (0.1, 0.9), axis=1), axis=0))
+    return bool(near < _NEAR_SHARE and spread > _ALIKE)
+
+
+WALKS: tuple[type[TreeWalk] | type[ExactWalk], ...] = (TreeWalk, ExactWalk)

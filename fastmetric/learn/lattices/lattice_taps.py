@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmetric.core.lattice.moments import TERMS
 from fastmetric.core.lattice.stencils import LANES, Stencil
 from fastmetric.learn.lattices.lattice_plan import Plan
 
 _POLYNOMIAL = 0.02  # of the tolerance, by the polynomials in the place of exp
+_PARTS = (8, 16, 32, 64, 128)  # of a cell, for moments
 _FINE = 30  # the degree of polynomials that are as good as exact
 _SAMPLES = 8 * _FINE
 _WIDE = np.longdouble
@@ -32,8 +34,7 @@ class Taps(NamedTuple):
 @lru_cache(maxsize=64)
 def taps(plan: Plan, rtol: float) -> Taps:
     """Return the taps of a plan whose polynomials take a small part of the tolerance."""
-    alpha = (plan.spacing / plan.sigma) ** 2 / 2
-    places = np.arange(plan.width) - plan.width / 2 + 0.5  # of the taps; the point is in +-1/2
+    alpha, places = _of_taps(plan)
     for degree in range(4, _FINE):
         powers = _polynomials(alpha, places, degree).astype(np.float64)
         error = _interpolation_error(alpha, places, powers)
@@ -53,9 +54,7 @@ def taps(plan: Plan, rtol: float) -> Taps:
     m = math.sqrt(1 - 2 * plan.sigma**2)
     steps = np.arange(plan.reach + 1) * plan.spacing / m
     middle = plan.spacing**2 / (2 * math.pi * plan.sigma**2 * m) * np.exp(-(steps**2) / 2)
-    least = np.exp(-alpha * (np.abs(places) + 0.5) ** 2)
-    sizes = (np.abs(powers) * 0.5 ** np.arange(degree + 1)[:, None]).sum(axis=0)
-    rounding = float((sizes / least).max()) * (degree + 4) * _UNIT
+    rounding = _sizes(alpha, places, powers) * (degree + 4) * _UNIT
     between = np.zeros((plan.width, plan.width))
     for t in range(plan.width):
         for s in range(plan.width):
@@ -75,6 +74,47 @@ def taps(plan: Plan, rtol: float) -> Taps:
         rounding,
         own_rounding,
     )
+
+
+class Moments(NamedTuple):
+    """What the moments of parts of cells add to the taps of points on a line, and its errors."""
+
+    parts: int  # of a cell
+    table: np.ndarray  # (parts * TERMS, width): the taps of a unit of every moment
+    error: float  # of a tap, relative to the Gaussian
+    sizes: float  # of the terms of a tap together, relative to it
+
+
+@lru_cache(maxsize=64)
+def moments(plan: Plan, rtol: float) -> Moments | None:
+    """Return cubic polynomials on parts of a cell that take a small part of the tolerance.
+
+    With the place t in a part for that in a cell, g = middle + t / parts, a tap is a Gaussian of t.
+    None, if there would have to be too many parts.
+    """
+    alpha, places = _of_taps(plan)
+    for parts in _PARTS:
+        middles = (np.arange(parts) + 0.5) / parts - 0.5
+        within, narrow = ((places - middles[:, None]) * parts).ravel(), alpha / parts**2
+        powers = _polynomials(narrow, within, TERMS - 1).astype(np.float64)
+        error = _interpolation_error(narrow, within, powers)
+        if error <= _POLYNOMIAL * rtol:
+            sizes = _sizes(narrow, within, powers)
+            table = powers.reshape(TERMS, parts, plan.width).transpose(1, 0, 2)
+            table = np.ascontiguousarray(table.reshape(parts * TERMS, plan.width))
+            return Moments(parts, table, error, sizes)
+    return None
+
+
+def _of_taps(plan: Plan) -> tuple[float, np.ndarray]:
+    """Return alpha and the places (width,) of the taps exp(-alpha (place - g)^2), g in +-1/2."""
+    return (plan.spacing / plan.sigma) ** 2 / 2, np.arange(plan.width) - plan.width / 2 + 0.5
+
+
+def _sizes(alpha: float, places: np.ndarray, powers: np.ndarray) -> float:
+    """Return the terms of a polynomial together, relative to the least value of its Gaussian."""
+    least = np.exp(-alpha * (np.abs(places) + 0.5) ** 2)
+    return float(((np.abs(powers) * 0.5 ** np.arange(len(powers))[:, None]).sum(0) / least).max())
 
 
 def _interpolation_error(alpha: float, places: np.ndarray, powers: np.ndarray) -> float:
@@ -125,3 +165,26 @@ def _polynomials(alpha: float, places: np.ndarray, degree: int) -> np.ndarray:
         ahead[1:] += 4 * here[:-1]
         before, here = here, ahead
     return total
+
+
+@lru_cache(maxsize=64)
+def own_terms(plan: Plan, rtol: float) -> np.ndarray:
+    """Return what a point adds to itself along an axis, as polynomials (1, terms, LANES).
+
+    Lane 0 has the kernel `Taps.own`, lane 1 the kernel weighted by the distance, in cells [GRD-5].
+    """
+    made = taps(plan, rtol)
+    table = np.concatenate(list(made.stencil.coefficients), axis=1)[::-1, : plan.width]
+    places = made.stencil.slopes.ravel()[: plan.width]
+    gaps = np.abs(np.subtract.outer(np.arange(plan.width), np.arange(plan.width)))
+    between = np.where(gaps <= plan.reach, made.middle[np.minimum(gaps, plan.reach)], 0.0)
+    weighted = np.zeros((len(table) + 1, plan.width))  # the taps times (g - place)
+    weighted[1:] += table
+    weighted[:-1] -= places * table
+    terms = np.zeros((1, 2 * len(table), LANES))
+    terms[0, 1:, 0] = made.own  # the highest power first
+    slope = np.zeros(2 * len(table))
+    for p, row in enumerate(weighted):
+        slope[p : p + len(table)] += (row @ between) @ table.T
+    terms[0, :, 1] = slope[::-1]
+    return terms

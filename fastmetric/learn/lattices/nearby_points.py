@@ -1,8 +1,9 @@
 """Points that matter to some queries: a sum in the tails needs few of all points.
 
-With r the distance of a query to the nearest point, the points beyond R, R^2 = r^2 + 2 log(W / (w
-delta)), add at most delta times what the nearest one does, w being the least weight and W that of
-all points. r and R are found by tiles of a lattice, for all queries of a tile at once. The bound of
+The points beyond R, R^2 = 2 log(W / (delta S)), add at most delta S, with S the sum, for which a
+lower bound is taken, and W the weight of all points. Where there is none but 0: with r the distance
+of the nearest point and w the least weight, S >= w exp(-r^2 / 2), so that R^2 = r^2 + 2 log(W / (w
+delta)). r and R are found by tiles of a lattice, for all queries of a tile at once. The bound of
 what is left out, W exp(-R^2 / 2), rests on R alone.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from fastmetric import engine
-from fastmetric.core.lattice.spreading import Tiles, tile_numbers
+from fastmetric.core.lattice.spreading import Tiles, points_in_tiles, tile_counts
 from fastmetric.learn.lattices.point_lattice import PointLattice
 
 _SIDE = 2.0  # of a tile, in bandwidths
@@ -32,54 +33,82 @@ class NearbyPoints(NamedTuple):
     log_left_out: np.ndarray  # (m,), for points of total weight 1
 
 
+class Negligible(NamedTuple):
+    """What points that do not matter may add, in units of their total weight."""
+
+    of_nearest: float  # the log of the share of the kernel of the nearest point
+    of_sums: np.ndarray | None = None  # (m,), logs of shares of the sums; -inf: unknown
+
+
 def nearby_points(
-    lattice: PointLattice, points: np.ndarray, query: np.ndarray, log_share: float, leave_out: bool
+    lattice: PointLattice,
+    points: np.ndarray,
+    query: np.ndarray,
+    limits: Negligible,
+    leave_out: bool,
 ) -> NearbyPoints | None:
     """Return points (n, d) that matter to queries (m, d), whose kernels have a unit bandwidth.
 
-    The others add at most exp(log_share) of the kernel of the nearest point, which is another one
-    than the query if `leave_out`. None, if queries are too far away or in too many places.
+    The others add at most their share of the sum, if it is known for all queries, else of the
+    kernel of the nearest point, which is another one than the query if `leave_out`. None, if
+    queries are too far away or in too many places.
     """
     d, side = lattice.d, max(1, round(_SIDE / lattice.plan.spacing))
     n0, n1, n2 = (-(-cells // side) for cells in lattice.lattice.shape)
-    tiles, shape = Tiles(lattice.lattice, side, (n0, n1, n2)), (n0, n1, n2)[-d:]
-    numbers, counts = _tiles_of(points, tiles, lattice.n_jobs)
-    occupied = np.flatnonzero(counts > int(leave_out))
     scale = lattice.lattice.inverse_spacing / side
+    tiles, shape = Tiles(lattice.lattice, scale, (n0, n1, n2)), (n0, n1, n2)[-d:]
+    parts = engine.ranges(len(points), max(_ROWS, -(-len(points) // _TASKS)))
     with np.errstate(over="ignore", invalid="ignore"):
         places = np.floor((query.astype(np.float64) - lattice.lattice.origin[-d:]) * scale)
-    if not occupied.size or not (np.abs(places) < _FARTHEST).all():
+    if not (np.abs(places) < _FARTHEST).all():
         return None
-    least, spans = places.min(axis=0), tuple(np.ptp(places, axis=0).astype(int) + 1)
-    keys = np.ravel_multi_index(tuple((places - least).astype(int).T), spans)
+    begin, spans = places.min(axis=0), tuple(np.ptp(places, axis=0).astype(int) + 1)
+    keys = np.ravel_multi_index(tuple((places - begin).astype(int).T), spans)
     keys, group_of = np.unique(keys, return_inverse=True)
-    groups = np.stack(np.unravel_index(keys, spans), axis=1) + least
+    groups = np.stack(np.unravel_index(keys, spans), axis=1) + begin
     if len(groups) > _GROUPS:
         return None
-    # In tiles. A query and the nearest point are within half a diagonal of the middles of theirs.
-    middles = np.stack(np.unravel_index(occupied, shape), axis=1)
-    nearest = cKDTree(middles).query(groups)[0] + math.sqrt(d) * (1 + _MARGIN)
     unit = side * lattice.plan.spacing
-    reach = np.sqrt(nearest**2 + 2 * max(0.0, -log_share) / unit**2)
+    if limits.of_sums is not None and np.isfinite(limits.of_sums).all():
+        least = np.zeros(len(groups))
+        np.minimum.at(least, group_of, limits.of_sums)
+        reach = np.sqrt(-2 * least) / unit
+    else:
+        counts = _counts(points, tiles, parts, lattice.n_jobs)
+        occupied = np.flatnonzero(counts)
+        if counts.sum() <= int(leave_out):
+            return None
+        # In tiles. A query and the nearest point are within half a diagonal of their tile's middle.
+        middles = np.stack(np.unravel_index(occupied, shape), axis=1)
+        gaps, which = cKDTree(middles).query(groups, k=2)
+        # The tile of a query that is its only point has no other one.
+        alone = leave_out & (gaps[:, 0] == 0) & (counts[occupied[which[:, 0]]] == 1)
+        nearest = np.where(alone, gaps[:, 1], gaps[:, 0]) + math.sqrt(d) * (1 + _MARGIN)
+        reach = np.sqrt(nearest**2 + 2 * max(0.0, -limits.of_nearest) / unit**2)
     marked = np.zeros(shape, bool)
     ends = groups - (reach + _MARGIN)[:, None], groups + (reach + 2 + _MARGIN)[:, None]
     for first, last in zip(*(np.clip(e, 0, shape).astype(int) for e in ends), strict=True):
         marked[tuple(map(slice, first, last))] = True
     log_left_out = -0.5 * (reach * unit) ** 2
-    return NearbyPoints(np.flatnonzero(marked.ravel()[numbers]), log_left_out[group_of])
+    numbers = _in_tiles(points, tiles, marked.ravel(), parts, lattice.n_jobs)
+    return NearbyPoints(numbers, log_left_out[group_of])
 
 
-def _tiles_of(
-    points: np.ndarray, tiles: Tiles, n_jobs: int | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tile of every point (n,), and the number of points in every tile."""
-    n, numbers = len(points), np.empty(len(points), np.int32)
-    parts = engine.ranges(n, max(_ROWS, -(-n // _TASKS)))
+def _counts(points: np.ndarray, tiles: Tiles, parts: list[slice], n_jobs: int | None) -> np.ndarray:
+    """Return the number of points in every tile."""
 
     def count(part: slice) -> np.ndarray:
-        return tile_numbers(points, tiles, part.start, part.stop, numbers)
+        return tile_counts(points, tiles, part.start, part.stop)
 
-    counts = np.zeros(math.prod(tiles.counts), np.int64)
-    for found in engine.run(count, parts, n_jobs=n_jobs):
-        counts += found
-    return numbers, counts
+    return sum(engine.run(count, parts, n_jobs=n_jobs), np.zeros(math.prod(tiles.counts), int))
+
+
+def _in_tiles(
+    points: np.ndarray, tiles: Tiles, marked: np.ndarray, parts: list[slice], n_jobs: int | None
+) -> np.ndarray:
+    """Return the numbers of the points in tiles that are marked, rising."""
+
+    def find(part: slice) -> np.ndarray:
+        return points_in_tiles(points, tiles, marked, part.start, part.stop)
+
+    return np.concatenate(list(engine.run(find, parts, n_jobs=n_jobs)))

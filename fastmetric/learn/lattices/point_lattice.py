@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.lattice.moments import TERMS, part_moments
 from fastmetric.core.lattice.reading import Margins, Readers, intervals, read_slopes, read_values
 from fastmetric.core.lattice.smoothing import STRIP, smooth
 from fastmetric.core.lattice.spreading import (
@@ -24,16 +25,19 @@ from fastmetric.core.lattice.spreading import (
 )
 from fastmetric.core.lattice.stencils import AXES, LANES, Lattice
 from fastmetric.learn.lattices.lattice_plan import Plan
-from fastmetric.learn.lattices.lattice_taps import taps
+from fastmetric.learn.lattices.lattice_taps import Moments, moments, taps
 
 _RESIDENT = 1 << 17  # cells that stay in a core's cache: points and queries come in any order
 _POINTS, _TASKS = 1 << 15, 64  # points of a task at least; tasks at most
 _QUERIES = 1 << 14  # in a task
+_CROWDED = 200  # points a cell, from which on moments of its parts pay
+_MOMENTS, _MOMENT_TASKS = 1 << 18, 16  # numbers that stay in a core's cache; tasks at most
 _TILE = {1: 8192, 2: 64, 3: 16}  # cells, the side of a tile, by dimension
 _STRIP_CELLS = 1 << 16  # smoothed in a task
 _NONE = np.empty(0, np.int64)
 NO_WEIGHTS = np.empty(0)
 _UNIT = 2.0**-53
+_ROUNDED = 64.0  # times the rounding of the largest coordinate is less than a cell
 _RADIUS = 12.0  # bandwidths: beyond it a kernel is 5e-32, and moving it counts as losing it
 
 
@@ -48,8 +52,10 @@ def box_of(rows: np.ndarray, n_jobs: int | None = None) -> Box:
     """Return the box of rows (n, d)."""
     parts = engine.ranges(len(rows), 1 << 18)
 
-    def ends(part: slice) -> tuple[np.ndarray, np.ndarray]:
-        return rows[part].min(axis=0), rows[part].max(axis=0)
+    def ends(part: slice) -> tuple[list, list]:
+        # Column by column: NumPy's reduction of few columns at once takes twenty times as long.
+        columns = rows[part].T
+        return [c.min() for c in columns], [c.max() for c in columns]
 
     found = list(engine.run(ends, parts, n_jobs=n_jobs))
     lower, upper = (np.array(side, np.float64) for side in zip(*found, strict=True))
@@ -57,8 +63,14 @@ def box_of(rows: np.ndarray, n_jobs: int | None = None) -> Box:
 
 
 def shape_of(plan: Plan, box: Box, h: float) -> tuple[float, ...]:
-    """Return how many cells a lattice for rows in a box has along each axis; maybe infinitely."""
+    """Return how many cells a lattice for rows in a box has along each axis; maybe infinitely.
+
+    Infinitely many, too, if the place of its origin would be rounded by a part of a cell.
+    """
     spacing = plan.spacing * h
+    farthest = max(-box.lower.min(), box.upper.max())
+    if not spacing > _ROUNDED * _UNIT * farthest:
+        return (math.inf,) * len(box.lower)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         cells = (box.upper - box.lower) / spacing + plan.width + 2
     cells[-1] += LANES * -(-plan.width // LANES)
@@ -77,7 +89,7 @@ class PointLattice:
 
     def __init__(self, plan: Plan, rtol: float, box: Box, h: float, n_jobs: int | None) -> None:
         """Take the box of all points and queries (d,), of at most 2^31 cells."""
-        self.plan, self.n_jobs, self.d = plan, n_jobs, len(box.lower)
+        self.plan, self.rtol, self.n_jobs, self.d = plan, rtol, n_jobs, len(box.lower)
         self.taps = taps(plan, rtol)
         cells = [1] * (AXES - self.d) + [int(c) for c in shape_of(plan, box, h)]
         spacing = plan.spacing * h
@@ -87,12 +99,18 @@ class PointLattice:
         self.lattice = Lattice((cells[0], cells[1], cells[2]), origin, 1 / spacing)
         self.size = math.prod(cells)
 
+    @property
+    def resident(self) -> bool:
+        """Return whether the lattice stays in a core's cache, so that any order of rows serves."""
+        return self.size <= _RESIDENT
+
     @cached_property
     def _tiles(self) -> Tiles:
         """Return the tiles that points are sorted by."""
         side, unused = _TILE[self.d], AXES - self.d
         counts = [-(-c // side) if k >= unused else 1 for k, c in enumerate(self.lattice.shape)]
-        return Tiles(self.lattice, side, (counts[0], counts[1], counts[2]))
+        scale = self.lattice.inverse_spacing / side  # exact: sides are powers of two
+        return Tiles(self.lattice, scale, (counts[0], counts[1], counts[2]))
 
     def sorting(self, rows: np.ndarray) -> Sorting:
         """Return the order in which rows (n, d) are spread or read."""
@@ -121,7 +139,7 @@ class PointLattice:
         least = max(_POINTS, -(-n // _TASKS))
         if not sorting.order.size:
             return [Span(p.start, p.stop, 0, self.size) for p in engine.ranges(n, least)]
-        side, width = self._tiles.side, self.plan.width
+        side, width = _TILE[self.d], self.plan.width
         stride = self.size // self.lattice.shape[AXES - self.d]
         spans, begin, rows = [], 0, sorting.starts
         for t in range(len(rows) - 1):
@@ -139,6 +157,10 @@ class PointLattice:
     ) -> np.ndarray:
         """Return the lattice with points (n, d) of some weights (n,) spread onto it, smoothed."""
         whole = np.zeros(self.size + 2 * LANES)
+        if (gathered := self._moments(len(rows))) is not None:
+            whole[: self.size] = self._spread_moments(rows, weights, gathered, label)
+            self.smooth(whole)
+            return whole
         spans = self._spans(len(rows), sorting)
 
         def task(span: Span) -> np.ndarray:
@@ -150,6 +172,35 @@ class PointLattice:
             whole[span.first_cell : span.last_cell] += part[: span.last_cell - span.first_cell]
         self.smooth(whole)
         return whole
+
+    def _moments(self, n: int) -> Moments | None:
+        """Return the polynomials of parts of cells if moments serve n points; else None."""
+        if self.d > 1 or n < _CROWDED * self.size:
+            return None
+        found = moments(self.plan, self.rtol)
+        fits = found is not None and self.size * found.parts * TERMS <= _MOMENTS
+        return found if fits else None
+
+    def _spread_moments(
+        self, rows: np.ndarray, weights: np.ndarray, gathered: Moments, label: str | None
+    ) -> np.ndarray:
+        """Return the cells of a line (size,) with points (n, 1) spread onto them by moments."""
+
+        def task(part: slice) -> np.ndarray:
+            parts = gathered.parts
+            return part_moments(rows, weights, part.start, part.stop, self.lattice, parts)
+
+        ranges = engine.ranges(len(rows), max(_POINTS, -(-len(rows) // _MOMENT_TASKS)))
+        total = np.zeros((self.size * gathered.parts, TERMS))
+        for part in engine.run(task, ranges, n_jobs=self.n_jobs, label=label):
+            total += part
+        cells = total.reshape(self.size, -1) @ gathered.table
+        width = self.plan.width
+        padded = np.zeros(self.size + 2 * width)
+        for tap in range(width):
+            first = width + tap - (width // 2 - 1)
+            padded[first : first + self.size] += cells[:, tap]
+        return padded[width : width + self.size]
 
     def smooth(self, whole: np.ndarray) -> None:
         """Convolve the lattice with the middle kernel along every axis, in place."""
@@ -180,8 +231,8 @@ class PointLattice:
     ) -> np.ndarray:
         """Return certified bounds (2, m) of the sums at queries (m, d), lower and upper.
 
-        `own_weights` (m,) are those of the points that queries are, left out of their sums; or
-        empty. The upper bound is infinite where taps lie outside the lattice.
+        `own_weights` (m,) are those of the points that queries are, left out of their sums; (1,) of
+        all of them; or empty. The upper bound is infinite where taps lie outside the lattice.
         """
         readers = Readers(query, sorting.order, own_weights, self.taps.own)
 
@@ -230,16 +281,24 @@ class PointLattice:
         kernel, an exponential of a number up to 80, is off by 90) and its additions; along every
         axis, the taps of a query; the sum of the lanes; and every tap by `Taps.rounding`. It moves
         the place of a point in cells by three units: those of the difference to the origin, of
-        the spacing and of the product.
+        the spacing and of the product. Where points are gathered as moments, the taps of these
+        have an error of their own, and so has what a query's own point has added.
         """
         plan, d = self.plan, self.d
-        added = max(_POINTS, -(-n // _TASKS)) if self.size <= _RESIDENT else n
+        added: float = max(_POINTS, -(-n // _TASKS)) if self.size <= _RESIDENT else n
+        own_error = d * (self.taps.own_rounding + 2 * _UNIT)
+        error = 2 * d * self.taps.error
+        if (gathered := self._moments(n)) is not None:
+            # A tap is the sum of TERMS terms, of moments, each off by 4 units and its additions.
+            most = max(_POINTS, -(-n // _MOMENT_TASKS)) + _MOMENT_TASKS
+            added = max(added, gathered.sizes * (most + gathered.parts * TERMS + plan.width + 8))
+            error += gathered.error
+            own_error += 1.01 * (gathered.error + self.taps.error)
         units = added + _TASKS + 8 + d * (plan.reach + 94) + d * (plan.width + 2) + 8
         relative = 1.001 * (units * _UNIT + 2 * d * self.taps.rounding)
         moved = (4 * max(self.lattice.shape) + 2) * _UNIT * plan.spacing
         apart = 2 * math.sqrt(d) * moved + 4 * _RADIUS * _UNIT
-        stretch = 1.001 * (_RADIUS * apart + apart**2 + 2 * d * self.taps.error)
+        stretch = 1.001 * (_RADIUS * apart + apart**2 + error)
         lost = 1.001 * math.exp(-((_RADIUS - min(apart, 1)) ** 2) / 2) * total
         lines = np.array([[slope, offset * total] for slope, offset in plan.lines])
-        own_error = d * (self.taps.own_rounding + 2 * _UNIT) if own else 0.0
-        return Margins(lines, plan.lower, relative, own_error, stretch, lost)
+        return Margins(lines, plan.lower, relative, own_error if own else 0.0, stretch, lost)

@@ -4,9 +4,9 @@
 * `mode_search`: which ends are modes: exact gradients, saddles, ends that coincide?
 
 Data flow: `mode_search.find_modes` starts a trajectory at every row (or bin);
-`trajectories.follow` steps all of them by certified sums with first moments (`KernelSums`,
-`core.walk.mean_shift_replay`) and merges those that meet; the ends are refined and tested with
-exact sums.
+`trajectories.follow` steps all of them by certified sums with first moments (`KernelSums`; a
+lattice, `core.lattice.reading.read_slopes`, or walks, `core.walk.mean_shift_replay`) and merges
+those that meet; the ends are refined, by a lattice first, and tested with exact sums.
 
 Decisions
 ---------
@@ -21,5 +21,6 @@ step; it is kept only if the density increases by at least the guaranteed gain o
 
 **Saddles.** Extrapolated steps may end at saddle points, which plain steps leave slowly. So
 the Hessian of every end is computed by differences of exact steps, and a saddle is left along its
-direction of largest curvature.
+direction of largest curvature. Where steps come from a lattice this is done with these, too, before
+any exact sum: what is left for exact sums is two or three steps.
 """

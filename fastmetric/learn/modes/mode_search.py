@@ -15,6 +15,8 @@ from fastmetric.learn.modes.trajectories import MEET, Ends, Steps, follow
 
 _ROUGH = 10  # times rtol: a shorter step by approximate sums is noise
 _PROBE = {np.dtype(np.float64): 1e-4, np.dtype(np.float32): 1e-2}  # bandwidths, for differences
+# Of sums by a lattice: its steps are smooth enough to find saddles before any exact sum is taken.
+_SMOOTH, _SMOOTH_PROBE = 1e-5, 1e-2
 _NUDGE = 0.1  # bandwidths: the length of a step away from a saddle
 _ROUNDS = 10  # of such steps
 _BLOCK, _SUBSPACE = 8, 4  # directions of the subspace iteration, and its rounds
@@ -52,24 +54,25 @@ def find_modes(sums: KernelSums, starts: np.ndarray, how: SearchSettings) -> Mod
     tol = max(how.tol, rounding)
 
     def exact(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return sums.mean_shift_steps(points, label=how.label)
-
-    def within_rtol(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return sums.mean_shift_steps(points, rtol=how.rtol, label=how.label)
+        return sums.mean_shift_steps(points, how.label)
 
     ends = _at_start(starts)
     if how.rtol > 0:
+        way = sums.way_of_steps(starts, how.rtol)
+
+        def within_rtol(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            return way.at(points).mean_shift(how.label)
+
         coarse = max(tol, _ROUGH * how.rtol)
-        ends = follow(within_rtol, starts, h, tol=coarse, max_iter=how.max_iter)
-    ends = _on(ends, follow(exact, ends.points, h, tol=tol, max_iter=max(1, _left(ends, how))))
-    saddles, nudged = _off_saddles(exact, ends, h, rounding)
-    for _ in range(_ROUNDS):
-        if not saddles.size or not _left(ends, how):
-            break
-        points = ends.points.copy()
-        points[saddles] = nudged
-        ends = _on(ends, follow(exact, points, h, tol=tol, max_iter=_left(ends, how)))
-        saddles, nudged = _off_saddles(exact, ends, h, rounding)
+        ends = follow(within_rtol, starts, h, coarse, how.max_iter)
+        if way.rtol <= _SMOOTH and _left(ends, how):
+            near = how._replace(tol=max(tol, _ROUGH * way.rtol))
+            ends = _on(ends, follow(within_rtol, ends.points, h, near.tol, _left(ends, how)))
+            noise = _Noise(rounding, max(_SMOOTH_PROBE, _PROBE[dtype]))
+            ends, _ = _past_saddles(within_rtol, ends, h, near, noise)
+    ends = _on(ends, follow(exact, ends.points, h, tol, max(1, _left(ends, how))))
+    noise = _Noise(rounding, _PROBE[dtype])
+    ends, saddles = _past_saddles(exact, ends, h, how._replace(tol=tol), noise)
     modes, mode_of_end = _united(ends, MEET * h)
     n_left = int(np.sum((ends.steps[modes] > tol * h) | np.isin(modes, saddles)))
     return Modes(
@@ -110,18 +113,40 @@ def _left(ends: Ends, how: SearchSettings) -> int:
     return max(0, how.max_iter - ends.n_iter)
 
 
+class _Noise(NamedTuple):
+    """What differences of steps are off by, and over which distance they are taken."""
+
+    rounding: float  # of coordinates, in bandwidths
+    probe: float  # bandwidths
+
+
+def _past_saddles(
+    steps_at: Steps, ends: Ends, h: float, how: SearchSettings, noise: _Noise
+) -> tuple[Ends, np.ndarray]:
+    """Return ends beyond the saddles among `ends`, and which of them are saddles still."""
+    saddles, nudged = _off_saddles(steps_at, ends, h, noise)
+    for _ in range(_ROUNDS):
+        if not saddles.size or not _left(ends, how):
+            break
+        points = ends.points.copy()
+        points[saddles] = nudged
+        ends = _on(ends, follow(steps_at, points, h, how.tol, _left(ends, how)))
+        saddles, nudged = _off_saddles(steps_at, ends, h, noise)
+    return ends, saddles
+
+
 def _off_saddles(
-    steps_at: Steps, ends: Ends, h: float, rounding: float
+    steps_at: Steps, ends: Ends, h: float, noise: _Noise
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which ends are saddles (s,), and points (s, d) beside them, on the higher side."""
     k, d = ends.points.shape
     curvatures, directions = np.empty(k), np.empty((k, d))
     size = max(1, _COORDINATES // (2 * min(d, _BLOCK) * d))
     for part in (slice(start, start + size) for start in range(0, k, size)):
-        curvatures[part], directions[part] = _steepest(steps_at, ends.points[part], h)
+        curvatures[part], directions[part] = _steepest(steps_at, ends.points[part], h, noise.probe)
     # An end whose curvature differences cannot distinguish from 0 counts as a mode.
-    probe = _PROBE[ends.points.dtype]
-    saddles = np.flatnonzero(curvatures > max(10 * probe, 4 * rounding / probe))
+    least = max(10 * noise.probe, 4 * noise.rounding / noise.probe)
+    saddles = np.flatnonzero(curvatures > least)
     away = (_NUDGE * h) * directions[saddles]
     both = np.stack([ends.points[saddles] + away, ends.points[saddles] - away])
     both = both.astype(ends.points.dtype)
@@ -131,14 +156,16 @@ def _off_saddles(
     return saddles, np.where((log_sums[0] >= log_sums[1])[:, None], both[0], both[1])
 
 
-def _steepest(steps_at: Steps, points: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
+def _steepest(
+    steps_at: Steps, points: np.ndarray, h: float, probe: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest curvature (m,) of the log density at points (m, d), and its direction.
 
     The curvature, in units of 1/h^2, is the largest eigenvalue of the derivative of the step, from
     differences along all axes; in many dimensions, from a few rounds of subspace iteration.
     """
     m, d = points.shape
-    probe, b = _PROBE[points.dtype], min(d, _BLOCK)
+    b = min(d, _BLOCK)
     start = np.eye(d) if b == d else np.random.default_rng(0).standard_normal((d, b))
     axes = np.broadcast_to(np.linalg.qr(start)[0], (m, d, b))
     for _ in range(1 if b == d else _SUBSPACE):

@@ -14,16 +14,11 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from fastmetric import engine
-from fastmetric.core.error_bounds import (
-    SLACK,
-    UNDERFLOWED_PAIRS,
-    projection_rounding,
-    sum_disturbance,
-)
-from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.error_bounds import projection_rounding
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.nca.background import Background
 from fastmetric.learn.nca.class_weights import ClassWeights, Mixture
+from fastmetric.learn.pair_sums.certificate import certified_ends
 from fastmetric.learn.pair_sums.problem import (
     ClassSums,
     PairProblem,
@@ -33,7 +28,6 @@ from fastmetric.learn.pair_sums.problem import (
 )
 from fastmetric.learn.pair_sums.ways import WAYS
 from fastmetric.learn.rows import Rows, column_means
-from fastmetric.learn.tree_search import nearest_rows
 
 _LIGHTEST = 1e-20  # with smaller weights, the weights of the gradient overflow in float32
 
@@ -103,7 +97,9 @@ class _Probabilities(NamedTuple):
         `moved` (n,) is how far rounding moves the projected rows.
         """
         # P is largest with the own class at its upper and the others at their lower bound.
-        (own_lower, own_upper), (other_lower, other_upper) = self._ends(moved, n_jobs)
+        by = moved[self.chosen] + moved.max()
+        own, other = certified_ends(self.way.problem, self.sums, by, n_jobs)
+        (own_lower, own_upper), (other_lower, other_upper) = own, other
         lowest, highest = (
             _row_terms(own, other, self.densities, self.y, self.class_weights).probabilities()[0]
             for own, other in ((own_lower, other_upper), (own_upper, other_lower))
@@ -114,42 +110,6 @@ class _Probabilities(NamedTuple):
         adding = (len(errors) + 8) * eps * float(self.counts @ self.p_own)
         adding += float(self.counts.sum()) * tiny
         return float(self.counts @ errors) + adding
-
-    def _ends(self, moved: np.ndarray, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return bounds of the log sums over the own class and over the others, (2, m) each."""
-        problem, sums = self.way.problem, self.sums
-        eps, code = float(np.finfo(problem.points.dtype).eps), problem.code
-        weights, by = self.class_weights.weights, moved[self.chosen] + moved.max()
-        log_least, exact = float(np.log(weights.min())), sums.own_ends is None
-        off = sum_disturbance((problem.n, problem.dims), eps, by, log_least, exact)
-        sizes = problem.segments.sizes
-        totals = weights * sizes
-        log_total = np.logaddexp(sums.own, sums.other)
-        # Below by more than the rounding of a log: certainly one that was summed again.
-        shifted = log_total < np.log(UNDERFLOWED_PAIRS[problem.points.dtype]) * (1 + SLACK)
-        pairs = (
-            (sums.own, sums.own_ends, totals[self.y], sizes[self.y]),
-            (sums.other, sums.other_ends, *np.full((len(self.y), 2), (totals.sum(), problem.n)).T),
-        )
-        own, other = (
-            off.widened(
-                code,
-                np.stack([logs] * 2) if ends is None else ends,
-                (np.log(weight), np.log(number)),
-                shifted,
-            )
-            for logs, ends, weight, number in pairs
-        )
-        empty = np.flatnonzero(np.isneginf(sums.own) & np.isneginf(sums.other))
-        if code != GAUSSIAN and len(empty):
-            # Most rows beyond the cutoff of all others are beyond that of the exact rows, too.
-            rows = problem.points[self.chosen[empty]]
-            near = nearest_rows(problem.points, rows, 2, n_jobs)
-            gaps = problem.points[near].astype(np.float64) - rows[:, None]
-            least = np.partition(np.einsum("ijk,ijk->ij", gaps, gaps), 1, axis=1)[:, 1]
-            beyond = empty[off.beyond_cutoff(least, empty)]
-            own[:, beyond] = other[:, beyond] = -np.inf
-        return own, other
 
 
 class Objective:
@@ -220,7 +180,7 @@ class Objective:
         infinite if not `certified`.
         """
         with engine.one_thread_blas():
-            found = self._probabilities(A, rows, label, beta)
+            found = self._probabilities(A, rows, label, beta, certified)
             y, counts, densities = found.y, found.counts, found.densities
             p_own, p_other, log_total = found.p_own, found.p_other, found.log_total
             own_weights = -counts * found.class_weights.own[y] * p_other
@@ -248,13 +208,18 @@ class Objective:
     ) -> CertifiedValue:
         """Return sum P_i alone, with the bits of `evaluate` but without its gradient pass."""
         with engine.one_thread_blas():
-            found = self._probabilities(A, rows, None, beta)
+            found = self._probabilities(A, rows, None, beta, certified=True)
             return CertifiedValue(
                 float(found.counts @ found.p_own), found.error_bound(self._moved(A), self.n_jobs)
             )
 
     def _probabilities(
-        self, A: np.ndarray, rows: np.ndarray | None, label: str | None, beta: float | None
+        self,
+        A: np.ndarray,
+        rows: np.ndarray | None,
+        label: str | None,
+        beta: float | None,
+        certified: bool,
     ) -> _Probabilities:
         """Return the rows' probabilities of their classes, with the terms behind them."""
         mixture = self.mixture.sharing(beta, len(self.classes.sizes))
@@ -262,6 +227,7 @@ class Objective:
         chosen, counts = self._chosen(rows)
         class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
         pairs = self._pairs(Z, class_weights, None if rows is None else chosen)
+        pairs = pairs._replace(bounds=certified)
         way = choose(pairs, WAYS, self.method, self.n_jobs)
         sums = way.log_sums(label)
         background = None
@@ -306,7 +272,11 @@ class Objective:
         weights = class_weights.weights[self.y]
         if weights.min() < _LIGHTEST:
             Z = Z.astype(np.float64)
-        return PairProblem(Z, self.classes, weights, self.mixture.code, chosen, rtol=self.rtol)
+        # With a background, P is not that of the two sums alone.
+        factors = class_weights.own if class_weights.log_background is None else None
+        return PairProblem(
+            Z, self.classes, weights, self.mixture.code, chosen, rtol=self.rtol, factors=factors
+        )
 
 
 def _row_terms(

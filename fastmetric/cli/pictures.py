@@ -1,0 +1,147 @@
+"""Pictures of densities, clusters and projections of a table; they need matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_INK, _FRAME, _ROWS = "#22262e", "#d8d5cc", "#e8761c"  # rows: seen on light and on dark blue
+_GRID = 160  # points of a side
+_STEP = 2  # nats from contour to contour
+_TAIL = 24  # nats below the largest log density that contours show
+_MOST_POINTS = 5000  # drawn; more make one blot
+_MOST_OVER_CONTOURS = 1000
+_NUMBERED = 10  # clusters and classes with a number or a name in the picture
+
+
+class Picture(NamedTuple):
+    """Where a picture goes, and its words."""
+
+    path: Path
+    title: str
+    axes: tuple[str, str]
+
+
+def need_matplotlib() -> Any:
+    """Return matplotlib's class of figures, or say how to get it."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            'Pictures need matplotlib, which is not installed: pip install "fastmetric[plot]"'
+        ) from error
+    return Figure
+
+
+def in_plane(X: np.ndarray, names: list[str]) -> tuple[np.ndarray, tuple[str, str]]:
+    """Return rows in a plane (n, 2), with the names of its axes: more features by PCA."""
+    if X.shape[1] == 2:
+        return X, (names[0], names[1])
+    if X.shape[1] == 1:
+        return np.column_stack([X[:, 0], np.arange(len(X))]), (names[0], "row")
+    from sklearn.decomposition import PCA
+
+    Z = PCA(2, random_state=0).fit_transform(X)
+    return Z, ("first principal component", "second principal component")
+
+
+def draw_density(
+    picture: Picture, X: np.ndarray, logs: np.ndarray, log_density: Callable[[np.ndarray], Any]
+) -> None:
+    """Draw a density: a curve of one feature, contours of two, rows coloured of more."""
+    figure, axis = _figure(picture)
+    if X.shape[1] == 1:
+        _draw_curve(axis, X[:, 0], log_density)
+    elif X.shape[1] == 2:
+        _draw_contours(figure, axis, X, log_density)
+    else:
+        order = np.argsort(logs)  # dense rows above
+        Z = in_plane(X, [])[0][order]
+        finite = logs[np.isfinite(logs)]
+        floor = max(finite.min(), finite.max() - _TAIL) if len(finite) else 0.0
+        shades = np.clip(logs[order], floor, None)
+        points = axis.scatter(*Z.T, c=shades, s=12, cmap="viridis", linewidths=0, rasterized=True)
+        figure.colorbar(points, ax=axis, label="log density")
+    _save(figure, axis, picture)
+
+
+def draw_classes(picture: Picture, Z: np.ndarray, labels: np.ndarray, names: list[str]) -> None:
+    """Draw rows in a plane in the colour of their class or cluster."""
+    from matplotlib import colormaps
+    from matplotlib.patheffects import withStroke
+
+    figure, axis = _figure(picture)
+    classes, numbers = np.unique(labels, return_inverse=True)
+    few = len(classes) <= _NUMBERED
+    spread = np.arange(len(classes)) if few else np.linspace(0, 1, len(classes))
+    colors = colormaps["tab10" if few else "nipy_spectral"](spread)
+    shown = _some(len(Z))
+    axis.scatter(*Z[shown].T, c=colors[numbers[shown]], s=14, alpha=0.75, linewidths=0)
+    for k in range(len(classes) if few else 0):
+        center = np.median(Z[numbers == k], axis=0)
+        outline = [withStroke(linewidth=4, foreground="white")]
+        style: dict[str, Any] = {"fontsize": 12, "fontweight": "bold", "ha": "center"}
+        axis.text(*center, names[k], color=colors[k], path_effects=outline, **style)
+    _save(figure, axis, picture)
+
+
+def _draw_curve(axis: Any, x: np.ndarray, log_density: Callable[[np.ndarray], Any]) -> None:
+    """Draw a density over a line, with a stroke for every row."""
+    low, high = _range(x)
+    grid = np.linspace(low, high, 5 * _GRID)
+    axis.plot(grid, np.exp(log_density(grid[:, None])), color="#2b6cb0")
+    shown = x[_some(len(x))]
+    axis.plot(shown, np.zeros(len(shown)), "|", color=_INK, alpha=0.4, markersize=8)
+    axis.set_ylim(bottom=0)
+
+
+def _draw_contours(
+    figure: Any, axis: Any, X: np.ndarray, log_density: Callable[[np.ndarray], Any]
+) -> None:
+    """Draw contours of a log density over a plane, and the rows."""
+    (left, right), (bottom, top) = _range(X[:, 0]), _range(X[:, 1])
+    across, up = np.linspace(left, right, _GRID), np.linspace(bottom, top, _GRID)
+    grid = np.column_stack([part.ravel() for part in np.meshgrid(across, up)])
+    logs = np.asarray(log_density(grid), dtype=float).reshape(_GRID, _GRID)
+    top = _STEP * np.ceil(logs.max() / _STEP)
+    levels = np.arange(top - _TAIL, top + _STEP, _STEP)
+    # All beyond the tail has the lightest shade.
+    filled = axis.contourf(across, up, logs, levels=levels, cmap="Blues", extend="min")
+    axis.contour(across, up, logs, levels=levels, colors="white", linewidths=0.4, linestyles="-")
+    shown = X[_some(len(X), _MOST_OVER_CONTOURS)]
+    axis.plot(*shown.T, ".", color=_ROWS, markersize=3, alpha=0.8, linestyle="none")
+    figure.colorbar(filled, ax=axis, label="log density (natural logarithm)")
+
+
+def _range(x: np.ndarray) -> tuple[float, float]:
+    """Return the range of a feature with a margin."""
+    low, high = float(x.min()), float(x.max())
+    margin = 0.08 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def _some(n: int, most: int = _MOST_POINTS) -> np.ndarray:
+    """Return the numbers of the rows that are drawn."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+
+
+def _figure(picture: Picture) -> tuple[Any, Any]:
+    """Return a figure with its title, and its only axes."""
+    figure = need_matplotlib()(figsize=(7.6, 6.0), dpi=150, layout="constrained")
+    axis = figure.subplots()
+    axis.set_title(picture.title, color=_INK, fontsize=12)
+    return figure, axis
+
+
+def _save(figure: Any, axis: Any, picture: Picture) -> None:
+    """Name the axes and write the picture."""
+    axis.set_xlabel(picture.axes[0], color=_INK)
+    axis.set_ylabel(picture.axes[1], color=_INK)
+    for side in axis.spines.values():
+        side.set_color(_FRAME)
+    figure.savefig(picture.path)
