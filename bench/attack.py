@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmetric import kernel_sums
-from fastmetric.learn.kernel_sums.kernel_table import NAMES
+from fastmetric.learn.kernel_table import NAMES
 from fastmetric.learn.lattices.lattice_plan import plans
 
 WIDE = np.longdouble

@@ -26,7 +26,7 @@ from fastmetric import engine
 from fastmetric.learn import costs
 from fastmetric.learn.chooser import Way
 from fastmetric.learn.kernel_sums import log_sums as densities
-from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH, KERNELS
+from fastmetric.learn.kernel_table import EXP_BANDWIDTH, KERNELS
 from fastmetric.learn.local_component.e_step import Expecting, NeighbourList, Products
 from fastmetric.learn.local_component.product_e_step import Neighbours
 from fastmetric.learn.pair_sums.problem import PairProblem, PairSums, Queries, RowWeights, Segments

@@ -14,14 +14,14 @@ from fastmetric._typing import (
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     Matrix,
-    PairMethod,
     Seed,
     SmoothKernel,
+    SumMethod,
     TransformerMixin,
     Vector,
 )
 from fastmetric.learn import linear_starts
-from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
+from fastmetric.learn.kernel_table import SMOOTH
 from fastmetric.learn.nca import nca_fit, starts, streaming, training
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
@@ -189,7 +189,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         kernel: SmoothKernel = "gaussian",
         background: bool | float | Literal["learn"] = False,
         priors: Literal["equal"] | Vector | None = None,
-        method: PairMethod = "auto",
+        method: SumMethod = "auto",
         rtol: float = 0.0,
         solver: Literal["auto", "lbfgs", "stochastic", "minibatch"] = "auto",
         batch_size: int | Literal["auto"] = "auto",

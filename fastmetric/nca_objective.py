@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fastmetric import _validate
-from fastmetric._typing import PairMethod, SmoothKernel, Vector
-from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
+from fastmetric._typing import SmoothKernel, SumMethod, Vector
+from fastmetric.learn.kernel_table import SMOOTH
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.pair_sums.ways import METHODS
@@ -23,7 +23,7 @@ def nca_value_and_grad(
     beta: float | Vector | None = None,
     priors: Literal["equal"] | Vector | None = None,
     rows: Any = None,
-    method: PairMethod = "exact",
+    method: SumMethod = "exact",
     rtol: float = 0.0,
     n_jobs: int | None = None,
     return_bound: bool = False,

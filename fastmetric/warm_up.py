@@ -58,8 +58,8 @@ def _results(calls: Sequence[Callable[[], None]], jobs: int) -> Iterator[Any]:
     if jobs == 1:
         yield from (_quietly(call) for call in calls)
         return
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    yield from parallel(joblib.delayed(_quietly)(call) for call in calls)
+    pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+    yield from pool(joblib.delayed(_quietly)(call) for call in calls)
 
 
 def _quietly(call: Callable[[], None]) -> float:
@@ -77,23 +77,27 @@ def _rows(n: int, d: int, precision: str) -> np.ndarray:
 
 
 def _densities_by_trees(precision: str) -> None:
+    """Sum kernels over trees."""
     X = _rows(25_000, 2, precision)  # enough for the first levels of a tree to be tasks
     kernel_sums(X, bandwidth=0.3, rtol=1e-2, method="tree")
     kernel_sums(X[:1500], bandwidth=1e-3, method="tree")  # sums that underflow
 
 
 def _nca_by_trees(precision: str) -> None:
+    """Fit NCA over trees."""
     X = _rows(1500, 3, precision)
     nca = NCA(2, solver="lbfgs", method="tree", rtol=1e-2, max_iter=2, init="pca")
     nca.fit(X, np.arange(1500) % 2).predict(X)
 
 
 def _mean_shift(precision: str) -> None:
+    """Take steps of mean shift over all pairs, trees and lattices."""
     for n, d in ((100, 4), (3000, 1), (3000, 5)):
         MeanShift(bandwidth=0.05 * d, max_iter=3).fit(_rows(n, d, precision))
 
 
 def _densities(precision: str) -> None:
+    """Sum kernels over all pairs, by differences and by products."""
     X = _rows(200, 3, precision)
     kernel_sums(X)
     kernel_sums(X, bandwidth=1e-3)  # sums that underflow
@@ -101,6 +105,7 @@ def _densities(precision: str) -> None:
 
 
 def _densities_by_lattices(precision: str) -> None:
+    """Sum kernels by lattices."""
     X = _rows(20_000, 3, precision)
     query = np.concatenate([X, X + 30]).astype(precision)
     for d, h in ((1, 0.1), (2, 0.3), (3, 0.2)):
@@ -110,12 +115,14 @@ def _densities_by_lattices(precision: str) -> None:
 
 
 def _nca_by_lattices(precision: str) -> None:
+    """Fit NCA by lattices."""
     X = _rows(2000, 3, precision)
     nca = NCA(2, solver="lbfgs", method="grid", rtol=1e-3, max_iter=2, init="pca")
     nca.fit(X, np.arange(2000) % 2).predict(X)
 
 
 def _nca(precision: str) -> None:
+    """Fit NCA over all pairs, by every solver."""
     X, y = _rows(300, 20, precision), np.arange(300) % 3
     for d in (2, 16):
         for solver in ("lbfgs", "minibatch", "stochastic"):
@@ -125,6 +132,7 @@ def _nca(precision: str) -> None:
 
 
 def _nca_within_cutoff(precision: str) -> None:
+    """Fit NCA with the biweight kernel."""
     for n, d in ((300, 4), (1000, 2)):
         X = _rows(n, 5, precision)
         nca = NCA(d, kernel="biweight", background=True, max_iter=2, init="pca")
@@ -132,6 +140,7 @@ def _nca_within_cutoff(precision: str) -> None:
 
 
 def _local_component(precision: str) -> None:
+    """Fit Local Component Analysis, in every way."""
     for d in (3, 20):
         X = _rows(300, d, precision)
         LocalComponentAnalysis(nu=0.1, max_iter=2).fit(X).score_samples(X)
@@ -143,6 +152,7 @@ def _local_component(precision: str) -> None:
 
 
 def _manifold_parzen(precision: str) -> None:
+    """Fit Manifold Parzen Windows, and sum in every way."""
     # Over a tree, by products, by differences, screened by marginals.
     for n, d, noise in ((600, 2, 0.01), (300, 30, 0.01), (300, 30, 1e-12), (2200, 784, 0.3)):
         X = 4 * _rows(n, 20, precision) @ _rows(20, d, precision) + _rows(n, d, precision)
@@ -150,11 +160,13 @@ def _manifold_parzen(precision: str) -> None:
 
 
 def _latent_coincidence(precision: str) -> None:
+    """Fit Latent Coincidence Analysis."""
     X = _rows(200, 5, precision)
     LatentCoincidenceAnalysis(2, max_iter=3).fit(X, np.arange(200) % 2)
 
 
 def _neighbours(precision: str) -> None:
+    """Search neighbours in a tree."""
     tree = KDTree(_rows(500, 3, precision))
     tree.query(_rows(6000, 3, precision), k=3)
     for count in (False, True):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fastmetric.learn.kernel_sums.kernel_table import KERNELS
+from fastmetric.learn.kernel_table import KERNELS
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.pair_sums.problem import PairProblem, Queries, RowWeights, Segments

@@ -23,7 +23,8 @@ from fastmetric import (
 )
 from fastmetric.learn import linear_starts
 from fastmetric.learn.coincidence import likelihood_solvers
-from fastmetric.learn.kernel_sums import kernel_table, log_sums
+from fastmetric.learn import kernel_table
+from fastmetric.learn.kernel_sums import log_sums
 from fastmetric.learn.nca import training
 from fastmetric.learn.optim import row_batches
 from fastmetric.learn.pair_sums import ways

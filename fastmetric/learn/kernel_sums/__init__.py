@@ -1,6 +1,5 @@
 """The log sum of kernels at a query, over weighted points, with certified bounds.
 
-* `kernel_table`: what are a kernel's volume and variance as a density, and random draws from it?
 * `bandwidths`: which metric does a bandwidth define, and which bandwidth fits the data best?
 * `certified_walks`: what are the sums of all query groups over trees, at any scale, and what is
   the rounding of float64 and float32 charged?

@@ -24,7 +24,6 @@ from fastmetric.core.walk.query_groups import GROUP, LONGEST, Queries, Reference
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.bandwidths import Metric
 from fastmetric.learn.kernel_sums.certified_walks import group_starts, in_float32
-from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.kernel_sums.lattice_steps import STEPPING_WAYS
 from fastmetric.learn.kernel_sums.lattice_sums import LatticeSums
 from fastmetric.learn.kernel_sums.product_sums import ProductSums
@@ -36,6 +35,7 @@ from fastmetric.learn.kernel_sums.sum_problem import (
     SumWay,
 )
 from fastmetric.learn.kernel_sums.walk_ways import WALKS
+from fastmetric.learn.kernel_table import KERNELS
 from fastmetric.learn.lattices.point_lattice import Box, PointLattice, box_of
 from fastmetric.learn.tree_building import NODES, SUMS_LEAF_SIZE, build_tree, summarised
 

@@ -29,7 +29,7 @@ from fastmetric.core.lattice.segment_lattices import (
 )
 from fastmetric.core.lattice.stencils import AXES
 from fastmetric.learn import costs
-from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
+from fastmetric.learn.kernel_table import EXP_BANDWIDTH
 from fastmetric.learn.lattices.aligned_lattices import AlignedLattices, Sorted
 from fastmetric.learn.lattices.lattice_plan import Plan, plans
 from fastmetric.learn.lattices.point_lattice import Box, PointLattice, box_of, shape_of

@@ -36,7 +36,7 @@ from fastmetric.learn.kernel_sums.certified_walks import (
     predicted_work,
     walk_sums,
 )
-from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
+from fastmetric.learn.kernel_table import EXP_BANDWIDTH
 from fastmetric.learn.pair_sums.problem import (
     ClassSums,
     Gradient,
