@@ -281,12 +281,16 @@ class PointLattice:
         kernel, an exponential of a number up to 80, is off by 90) and its additions; along every
         axis, the taps of a query; the sum of the lanes; and every tap by `Taps.rounding`. It moves
         the place of a point in cells by three units: those of the difference to the origin, of
-        the spacing and of the product. Where points are gathered as moments, the taps of these
+        the spacing and of the product; that of one point differently, it may be, where it is
+        spread, read and left out. Where points are gathered as moments, the taps of these
         have an error of their own, and so has what a query's own point has added.
         """
         plan, d = self.plan, self.d
         added: float = max(_POINTS, -(-n // _TASKS)) if self.size <= _RESIDENT else n
-        own_error = d * (self.taps.own_rounding + 2 * _UNIT)
+        places = (4 * max(self.lattice.shape) + 2) * _UNIT
+        # A tap exp(-alpha a^2), a <= width / 2, moves by the share alpha width of that of a place.
+        turned = 2 * d * (plan.spacing / plan.sigma) ** 2 * plan.width * places
+        own_error = d * (self.taps.own_rounding + 2 * _UNIT) + turned
         error = 2 * d * self.taps.error
         if (gathered := self._moments(n)) is not None:
             # A tap is the sum of TERMS terms, of moments, each off by 4 units and its additions.
@@ -296,8 +300,7 @@ class PointLattice:
             own_error += 1.01 * (gathered.error + self.taps.error)
         units = added + _TASKS + 8 + d * (plan.reach + 94) + d * (plan.width + 2) + 8
         relative = 1.001 * (units * _UNIT + 2 * d * self.taps.rounding)
-        moved = (4 * max(self.lattice.shape) + 2) * _UNIT * plan.spacing
-        apart = 2 * math.sqrt(d) * moved + 4 * _RADIUS * _UNIT
+        apart = 2 * math.sqrt(d) * places * plan.spacing + 4 * _RADIUS * _UNIT
         stretch = 1.001 * (_RADIUS * apart + apart**2 + error)
         lost = 1.001 * math.exp(-((_RADIUS - min(apart, 1)) ** 2) / 2) * total
         lines = np.array([[slope, offset * total] for slope, offset in plan.lines])
