@@ -126,7 +126,8 @@ class Objective:
     ) -> None:
         """Take the data X (n, D) and class numbers y (n,), 0-based, none missing.
 
-        `method` is "exact", "tree", with class sums within `rtol`, or "auto", the faster one.
+        `method` is "exact"; "tree", with class sums within `rtol`; "grid", with every P_i within
+        rtol / 2; or "auto", the fastest one.
         """
         self.X, self.n_jobs, self.method, self.rtol = X, X.n_jobs, method, rtol
         self.mixture, self.labels = mixture, y
@@ -212,6 +213,19 @@ class Objective:
             return CertifiedValue(
                 float(found.counts @ found.p_own), found.error_bound(self._moved(A), self.n_jobs)
             )
+
+    def costs(
+        self, A: np.ndarray, rows: np.ndarray, *, beta: float | None = None
+    ) -> tuple[float, float]:
+        """Return the costs of the sums over all rows and over some, in nanoseconds."""
+        Z, mixture = self.project(A), self.mixture.sharing(beta, len(self.classes.sizes))
+        class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
+        ways = (
+            choose(self._pairs(Z, class_weights, chosen), WAYS, self.method, self.n_jobs)
+            for chosen in (None, self._chosen(rows)[0])
+        )
+        whole, some = (way.cost() for way in ways)
+        return whole, some
 
     def _probabilities(
         self,

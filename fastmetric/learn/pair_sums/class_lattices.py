@@ -158,6 +158,7 @@ class ClassLattices:
             return n * (place + taps) + m * (place + C * taps) + one
         # Points are spread, and read with slopes; queries are read twice, and spread twice.
         rows = n * (3 * place + 2.5 * taps) + m * (3 * place + 5 * taps + costs.GRID_ROW)
+        rows += costs.GRID_CLASSES
         return rows + 2 * one + 2 * total * (table.cell + smoothing)
 
     def cost(self) -> float:
