@@ -66,10 +66,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         the cutoff. "grid" spreads the rows of each class onto a lattice, for the Gaussian in at
         most three components and a positive `rtol`: the time is linear in the rows. "auto" takes
         the fastest for every map, by counting the work of a few rows.
-    rtol : float, default=0.0
+    rtol : float or "auto", default="auto"
         The relative error that trees may make in a class sum of Gaussians, which changes a P_i by
         about rtol / 2 at most. By a grid every P_i is within rtol / 2; with a background, each
-        class sum within rtol. See `error_bound_`.
+        class sum within rtol. See `error_bound_`. "auto": 0, exact sums, up to 5,000 rows (and
+        1e-6 for a grid); beyond, 1e-6.
     solver : {"auto", "lbfgs", "stochastic", "minibatch"}, default="auto"
         "lbfgs": L-BFGS on all rows. "stochastic": steps by a batch of rows against all points.
         "minibatch": steps by a batch of rows against each other, the fastest. "auto": "lbfgs" up
@@ -125,7 +126,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         The classes, sorted.
     objective_ : float
         The mean of P_i over the rows that the map was learnt from, without the penalty; after
-        "stochastic" or "minibatch" on more than 20,000 rows an estimate from 1,000 of them.
+        "stochastic" or "minibatch" on more than 20,000 rows an estimate from 1,000 of them, unless
+        all rows take little longer, as by a grid.
     error_bound_ : float
         How far the exact mean under `components_` may be from `objective_`, certified: rounding,
         that of a background aside, and the tolerance of trees; 1 for an estimate.
@@ -190,7 +192,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         background: bool | float | Literal["learn"] = False,
         priors: Literal["equal"] | Vector | None = None,
         method: SumMethod = "auto",
-        rtol: float = 0.0,
+        rtol: float | Literal["auto"] = "auto",
         solver: Literal["auto", "lbfgs", "stochastic", "minibatch"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         batches: Literal["random", "farthest", "projection"] = "random",
@@ -387,7 +389,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         _validate.choice("method", self.method, METHODS)
         _validate.choice("solver", self.solver, training.SOLVERS)
         _validate.choice("batches", self.batches, row_batches.NAMES)
-        _validate.tolerances(self.rtol, 0.0)
+        _validate.tolerance_or_auto("rtol", self.rtol)
         _validate.grid(self.method, self.kernel, self.rtol)
         _validate.number("alpha", self.alpha)
         _validate.number("tol", self.tol)
@@ -536,7 +538,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             self._offsets,
             Mixture(self._kernel, self._priors, self.background_ is not None, self.background_),
             method=self.method,
-            rtol=float(self.rtol),
+            rtol=training.choose_tolerance(self.rtol, len(self._reference), self.method),
             n_jobs=self.n_jobs,
         )
         return posterior(query, "predict" if self.verbose else None)

@@ -48,6 +48,7 @@ class GridCosts(NamedTuple):
 
 GRID = GridCosts(25.0, 3.6, 2.0, 0.2)
 GRID_ROW = 150.0  # the bounds and logs of a row's class sums
+GRID_CLASSES = 2e6  # the tasks of class sums, however few rows there are
 
 
 class ProductCosts(NamedTuple):

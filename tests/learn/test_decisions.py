@@ -18,7 +18,7 @@ from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
-from fastmetric.learn.nca.training import choose_batch_size, choose_solver
+from fastmetric.learn.nca.training import choose_batch_size, choose_solver, choose_tolerance
 from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 from fastmetric.learn.rows import ArrayRows
 
@@ -201,6 +201,19 @@ def test_solver():
         ("stochastic", 100, 2): "stochastic",
     }
     assert {key: choose_solver(*key) for key in table} == table
+
+
+def test_tolerance():
+    table = {
+        ("auto", 5_000, "auto"): 0.0,
+        ("auto", 5_001, "auto"): 1e-6,
+        ("auto", 5_001, "exact"): 1e-6,  # all pairs have no error
+        ("auto", 100, "tree"): 0.0,
+        ("auto", 100, "grid"): 1e-6,
+        (0.0, 10**6, "auto"): 0.0,
+        (1e-2, 100, "auto"): 1e-2,
+    }
+    assert {key: choose_tolerance(*key) for key in table} == table
 
 
 def test_batch_size():

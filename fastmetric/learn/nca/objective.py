@@ -29,6 +29,7 @@ from fastmetric.learn.pair_sums.problem import (
 from fastmetric.learn.pair_sums.ways import WAYS
 from fastmetric.learn.rows import Rows, column_means
 
+_ROWS = 1 << 15  # of a task that computes row by row
 _LIGHTEST = 1e-20  # with smaller weights, the weights of the gradient overflow in float32
 
 
@@ -58,8 +59,21 @@ class _RowTerms(NamedTuple):
     own_background: np.ndarray | None = None
     other_background: np.ndarray | None = None
 
-    def probabilities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def probabilities(self, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row of zero density."""
+        p_own, p_other, log_total = (np.empty(len(self.own)) for _ in range(3))
+
+        def task(rows: slice) -> None:
+            some = self._replace(
+                **{name: part[rows] for name, part in self._asdict().items() if part is not None}
+            )
+            p_own[rows], p_other[rows], log_total[rows] = some._of_rows()
+
+        engine.for_each(task, engine.ranges(len(self.own), _ROWS), n_jobs=n_jobs)
+        return p_own, p_other, log_total
+
+    def _of_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what `probabilities` does."""
         own, other = self.own, self.other
         if self.own_background is not None and self.other_background is not None:
             own = np.logaddexp(own, self.own_background)
@@ -101,7 +115,9 @@ class _Probabilities(NamedTuple):
         own, other = certified_ends(self.way.problem, self.sums, by, n_jobs)
         (own_lower, own_upper), (other_lower, other_upper) = own, other
         lowest, highest = (
-            _row_terms(own, other, self.densities, self.y, self.class_weights).probabilities()[0]
+            _row_terms(own, other, self.densities, self.y, self.class_weights).probabilities(
+                n_jobs
+            )[0]
             for own, other in ((own_lower, other_upper), (own_upper, other_lower))
         )
         errors = np.maximum(self.p_own - lowest, highest - self.p_own)
@@ -126,7 +142,8 @@ class Objective:
     ) -> None:
         """Take the data X (n, D) and class numbers y (n,), 0-based, none missing.
 
-        `method` is "exact", "tree", with class sums within `rtol`, or "auto", the faster one.
+        `method` is "exact"; "tree", with class sums within `rtol`; "grid", with every P_i within
+        rtol / 2; or "auto", the fastest one.
         """
         self.X, self.n_jobs, self.method, self.rtol = X, X.n_jobs, method, rtol
         self.mixture, self.labels = mixture, y
@@ -139,14 +156,20 @@ class Objective:
 
     def project(self, A: np.ndarray) -> np.ndarray:
         """Return the centred, projected rows (n, d), sorted by class."""
-        Z = self.X.project(self.center, A.astype(self.X.dtype))
-        limit = np.sqrt(np.finfo(Z.dtype).max / (8 * Z.shape[1]))
-        if not np.abs(Z).max() < limit:
+        unsorted = self.X.project(self.center, A.astype(self.X.dtype))
+        Z, limit = np.empty_like(unsorted), np.sqrt(np.finfo(unsorted.dtype).max / (8 * len(A)))
+
+        def sort(rows: slice) -> bool:
+            Z[rows] = unsorted[self.order[rows]]
+            return bool(np.abs(Z[rows]).max() < limit)
+
+        parts = engine.ranges(len(Z), _ROWS)
+        if not all(list(engine.run(sort, parts, n_jobs=self.n_jobs))):
             raise ValueError(
                 f"The rows of X under the map reach beyond {limit:.1e}, where squared distances "
                 f"overflow in {Z.dtype}. Scale X or the map (init, A) down."
             )
-        return Z[self.order]
+        return Z
 
     def unsorted_projection(self, A: np.ndarray) -> np.ndarray:
         """Return the centred, projected rows (n, d), in the order of X."""
@@ -199,7 +222,7 @@ class Objective:
             if found.background is not None:
                 mixture = self.mixture.sharing(beta, len(self.classes.sizes))
                 shares = mixture.shares(self.classes.sizes)
-                beta_slope = _beta_slope(found.terms, counts, shares[0])
+                beta_slope = _beta_slope(found, shares[0])
             way = found.way
         return Evaluation(value, gradient, error_bound, way.name, way.pair_share, beta_slope)
 
@@ -212,6 +235,19 @@ class Objective:
             return CertifiedValue(
                 float(found.counts @ found.p_own), found.error_bound(self._moved(A), self.n_jobs)
             )
+
+    def costs(
+        self, A: np.ndarray, rows: np.ndarray, *, beta: float | None = None
+    ) -> tuple[float, float]:
+        """Return the costs of the sums over all rows and over some, in nanoseconds."""
+        Z, mixture = self.project(A), self.mixture.sharing(beta, len(self.classes.sizes))
+        class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
+        ways = (
+            choose(self._pairs(Z, class_weights, chosen), WAYS, self.method, self.n_jobs)
+            for chosen in (None, self._chosen(rows)[0])
+        )
+        whole, some = (way.cost() for way in ways)
+        return whole, some
 
     def _probabilities(
         self,
@@ -239,7 +275,7 @@ class Objective:
         terms = _row_terms(sums.own, sums.other, densities, y, class_weights)
         where = chosen, counts, y, class_weights
         return _Probabilities(
-            *where, way, sums, background, densities, terms, *terms.probabilities()
+            *where, way, sums, background, densities, terms, *terms.probabilities(self.n_jobs)
         )
 
     def _moved(self, A: np.ndarray) -> np.ndarray:
@@ -262,7 +298,11 @@ class Objective:
     def _gradient(self, U: np.ndarray) -> np.ndarray:
         """Return 2 UᵀX (d, D) for U (n, d) of the sorted rows."""
         unsorted = np.empty_like(U, dtype=self.X.dtype)
-        unsorted[self.order] = 2 * U
+
+        def unsort(rows: slice) -> None:
+            unsorted[self.order[rows]] = 2 * U[rows]
+
+        engine.for_each(unsort, engine.ranges(len(U), _ROWS), n_jobs=self.n_jobs)
         return self.X.cross(unsorted, self.center)
 
     def _pairs(
@@ -296,10 +336,12 @@ def _row_terms(
     return _RowTerms(own, other, densities[at], logsumexp(others, axis=1))
 
 
-def _beta_slope(terms: _RowTerms, counts: np.ndarray, beta: float) -> float:
+def _beta_slope(found: _Probabilities, beta: float) -> float:
     """Return the derivative in a share of the background that all classes have [CCK-9]."""
-    p_own, p_other, log_total = terms.probabilities()
-    own, other, own_background, other_background = (np.exp(logs - log_total) for logs in terms)
+    p_own, p_other, log_total = found.p_own, found.p_other, found.log_total
+    own, other, own_background, other_background = (
+        np.exp(logs - log_total) for logs in found.terms
+    )
     by_background = p_other * own_background - p_own * other_background
     by_kernels = p_other * own - p_own * other
-    return float(counts @ (by_background / beta - by_kernels / (1 - beta)))
+    return float(found.counts @ (by_background / beta - by_kernels / (1 - beta)))

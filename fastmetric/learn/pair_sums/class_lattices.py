@@ -47,6 +47,7 @@ _COARSEST = 0.3  # wider ones have the plan of this one
 _LIGHTER = (10.0, 4.0)  # nats: sums so far below the total weight are certified
 _BESIDE = 6.5  # bandwidths around a segment's points in which queries are read off
 _CELLS, _CELLS_PER_ROW = 1 << 22, 3  # of all lattices: so many, or for every point and query
+_ROWS = 1 << 15  # of a task that computes row by row
 _UNIT = 2.0**-53
 _NOTHING = Margins(np.zeros((1, 2)), 0.0, 0.0, 0.0, 0.0, 0.0)  # of sums over no points
 
@@ -158,6 +159,7 @@ class ClassLattices:
             return n * (place + taps) + m * (place + C * taps) + one
         # Points are spread, and read with slopes; queries are read twice, and spread twice.
         rows = n * (3 * place + 2.5 * taps) + m * (3 * place + 5 * taps + costs.GRID_ROW)
+        rows += costs.GRID_CLASSES
         return rows + 2 * one + 2 * total * (table.cell + smoothing)
 
     def cost(self) -> float:
@@ -250,42 +252,60 @@ class ClassLattices:
         problem, left = self.problem, self._left
         U = np.zeros(problem.points.shape)
         if self._fit is not None:
-            strengths = np.zeros((2, problem.m))
-            here = np.ones(problem.m, bool)
-            if left is not None:
-                here[left.numbers] = False
-            strength = np.exp(-weights.log_totals, where=here, out=np.zeros(problem.m))
-            strengths[0], strengths[1] = weights.own * strength, weights.other * strength
-            self._add_gradient(self._fit, strengths, U, label)
+            self._add_gradient(self._fit, self._strengths(weights), U, label)
         if left is not None:
             few = RowWeights(*(part[left.numbers] for part in weights))
             left.add_gradient(few, U, label)
         return Gradient(U)
 
+    def _strengths(self, weights: RowWeights) -> np.ndarray:
+        """Return the weights of own pairs, of others, and their difference (3, m); 0 elsewhere."""
+        here, out = np.ones(self.problem.m, bool), np.zeros((3, self.problem.m))
+        if self._left is not None:
+            here[self._left.numbers] = False
+
+        def task(rows: slice) -> None:
+            strength, part = np.zeros(rows.stop - rows.start), out[:, rows]
+            np.exp(-weights.log_totals[rows], where=here[rows], out=strength)
+            np.multiply(weights.own[rows], strength, out=part[0])
+            np.multiply(weights.other[rows], strength, out=part[1])
+            np.subtract(part[0], part[1], out=part[2])
+
+        engine.for_each(task, engine.ranges(out.shape[1], _ROWS), n_jobs=self.n_jobs)
+        return out
+
     def _add_gradient(
         self, fit: _Fit, strengths: np.ndarray, U: np.ndarray, label: str | None
     ) -> None:
-        """Write the gradient (n, d) by the weights (2, m) of the own segment and the others."""
+        """Write the gradient to U (n, d), by what `_strengths` returns."""
         problem, (lattices, points, _) = self.problem, self._lattices(fit)
         frame, stencil = lattices.frame, lattices.frame.taps.stencil
+        d, slopes, chosen = problem.dims, self._slopes, problem.queries
         unit = frame.spacing / frame.plan.sigma**2
-        pair = np.stack([strengths[0] - strengths[1], strengths[1]])
-        values = lattices.spread_adjoint(self._asked, pair, label)
+        values = lattices.spread_adjoint(self._asked, strengths[2:0:-1], label)
         own = strengths[0]
-        if problem.queries is not None:
+        if chosen is not None:
             own = np.zeros(problem.n)
-            own[problem.queries] = strengths[0]
+            own[chosen] = strengths[0]
         itself = Own(lattices.own, own)
-        point_weights = unit * problem.weights[problem.segments.offsets[:-1]]
+        point_weights = problem.weights[problem.segments.offsets[:-1]]
+
+        def at_queries(which: np.ndarray | slice) -> np.ndarray:
+            mine, others = strengths[0, which], strengths[1, which]
+            return mine * slopes[:d, which] + others * slopes[d:, which]
 
         def at_points(some: Rows) -> None:
             found = read_adjoint(values, some, lattices.parts, itself, frame.lattice, stencil)
-            U[_where(some)] = (point_weights[some.segment] * found).T
+            where = _where(some)
+            found *= point_weights[some.segment]
+            if chosen is None:
+                found += at_queries(where)
+            found *= unit
+            U[where] = found.T
 
         engine.for_each(at_points, points.tasks(), n_jobs=self.n_jobs, label=label)
-        d, slopes = problem.dims, self._slopes
-        mine = strengths[0] * slopes[:d] + strengths[1] * slopes[d:]
-        U[slice(None) if problem.queries is None else problem.queries] += unit * mine.T
+        if chosen is not None:
+            U[chosen] += unit * at_queries(slice(None)).T
 
     def by_segment(self, label: str | None = None) -> np.ndarray:
         """Return the log sums over every segment (m, C); nothing is left out."""
