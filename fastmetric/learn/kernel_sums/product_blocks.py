@@ -14,6 +14,7 @@ from fastmetric.core.pairs.partition import cuts
 from fastmetric.core.pairs.product_tiles import (
     DOUBLINGS,
     EMPTY,
+    FARTHEST,
     LISTED,
     STEP,
     STEP_REST,
@@ -59,10 +60,10 @@ class ProductSum(NamedTuple):
         self.given_up[rows] |= part.counts < 0
 
     def logs(self) -> np.ndarray:
-        """Return the logs (m,) of the sums."""
-        shifts = np.where(self.shifts < EMPTY, self.shifts, 0)
+        """Return the logs (m,) of the sums; -inf if they are given up."""
+        totals = np.where(self.given_up, 0.0, self.totals + self.carries)
         with np.errstate(divide="ignore"):
-            return np.log(self.totals + self.carries) - (shifts * STEP + shifts * STEP_REST)
+            return np.log(totals) - (self.shifts * STEP + self.shifts * STEP_REST)
 
 
 def sums_by_products(plan: ProductPlan, label: str | None = None) -> ProductSum:
@@ -77,6 +78,8 @@ def sums_by_products(plan: ProductPlan, label: str | None = None) -> ProductSum:
         found.add(rows, slice(block.i0, block.i1))
         if cols is not None:
             found.add(cols, slice(block.j0, block.j1))
+    # No terms, or terms so far away that others may have been left out.
+    found.given_up[found.shifts * STEP > FARTHEST / 2] = True
     back = np.empty(len(blocks.query.order), np.intp)
     back[blocks.query.order] = np.arange(len(back))
     return ProductSum(*(array[back] for array in found))
