@@ -26,6 +26,7 @@ from fastmetric.core.vector.register_blocks import VECTOR_BYTES
 
 UNLISTED = 0.9  # of what a sum may lose, by tiles of which no term is listed
 LISTED = 64  # terms of a row in a block that may be listed
+_SEARCHED = 64  # terms of which the least is compared first, in vectors
 _FEWER = LISTED * 3 // 4  # after a list that was full has been looked through
 
 # 32 ln 2 in two parts, the first of 32 bits: its multiples are exact up to 2^20.
@@ -166,17 +167,21 @@ def _list_terms(row, side, i, first, cut):
 
     Return whether there was room; if not, the sum is given up.
     """
-    for c in range(row.size):
-        if row[c] < cut:
-            if side.counts[i] == LISTED:
-                _look_through(side, i, cut)
-                if side.counts[i] > _FEWER:
-                    side.counts[i] = -1
-                    return False
-            side.listed[i, side.counts[i]] = first + c
-            side.exponents[i, side.counts[i]] = row[c]
-            side.counts[i] += 1
-            row[c] = np.inf
+    for start in range(0, row.size, _SEARCHED):
+        stop = min(start + _SEARCHED, row.size)
+        if smallest(row[start:stop]) >= cut:
+            continue
+        for c in range(start, stop):
+            if row[c] < cut:
+                if side.counts[i] == LISTED:
+                    _look_through(side, i, cut)
+                    if side.counts[i] > _FEWER:
+                        side.counts[i] = -1
+                        return False
+                side.listed[i, side.counts[i]] = first + c
+                side.exponents[i, side.counts[i]] = row[c]
+                side.counts[i] += 1
+                row[c] = np.inf
     return True
 
 

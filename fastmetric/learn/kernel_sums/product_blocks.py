@@ -30,6 +30,7 @@ from fastmetric.learn.kernel_sums.product_plan import UNEVEN, Centred, ProductPl
 
 _TILE = 256, 512  # rows and columns whose products are computed at once
 _LARGER = 4  # blocks than those by differences
+_COLUMNS, _FEWEST = 8192, 16  # of a block, about, and blocks at least, where no pair is seen twice
 # Where rows are sorted, no tile has some on both sides of UNEVEN times the median of half their
 # squares, or of a power of _APART times the largest.
 _APART, _DECADES = 16.0, 1e-40
@@ -115,7 +116,11 @@ class _Blocks:
         rows, cols = (list(pairwise(cuts(size, max(1, d // _LARGER)))) for size in (m, n))
         if self.plan.symmetric:
             return [Block(*rows[k], *other) for k in range(len(rows)) for other in rows[k:]]
-        return [Block(*row, *col) for row in rows for col in cols]
+        # A block finds the nearest points of its rows anew, and lists terms until then: few blocks.
+        pieces = max(math.ceil(n / _COLUMNS), math.ceil(_FEWEST / len(rows)))
+        ends = np.linspace(0, len(cols), min(pieces, len(cols)) + 1).astype(int)
+        wide = [(cols[a][0], cols[b - 1][1]) for a, b in pairwise(ends)]
+        return [Block(*row, *col) for row in rows for col in wide]
 
     def in_range(self) -> bool:
         """Return whether no product overflows."""
