@@ -26,6 +26,8 @@ from fastmetric import engine
 from fastmetric.learn import costs
 from fastmetric.learn.chooser import Way
 from fastmetric.learn.kernel_sums import log_sums as densities
+from fastmetric.learn.kernel_sums.product_sums import ProductSums
+from fastmetric.learn.kernel_sums.sum_problem import SumProblem
 from fastmetric.learn.kernel_table import EXP_BANDWIDTH, KERNELS
 from fastmetric.learn.local_component.e_step import Expecting, NeighbourList, Products
 from fastmetric.learn.local_component.product_e_step import Neighbours
@@ -35,7 +37,7 @@ from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 ROWS = {
     name: row
     for name, row in vars(costs).items()
-    if isinstance(row, (costs.Costs, costs.EStepCosts, costs.GridCosts))
+    if isinstance(row, (costs.Costs, costs.EStepCosts, costs.GridCosts, costs.ProductCosts))
 }
 
 
@@ -88,7 +90,7 @@ def density_cases(scale: float) -> Iterator[Case]:
     ]:
         n = int(n * scale)
         sums = densities.KernelSums(clusters(n, d), bandwidth=bandwidth, n_jobs=1)
-        for way in densities.WAYS:
+        for way in (way for way in densities.WAYS if way is not ProductSums):
             if way.all_pairs and n > _MOST_DENSE:
                 continue
             recorded: list[Any] = []
@@ -114,6 +116,39 @@ def _sums_anew(sums: densities.KernelSums, rtol: float, method: str) -> None:
     """Compute log sums, with a lattice made for them."""
     sums.lattice = None
     sums.log_sums(rtol=rtol, method=method)
+
+
+def product_cases(scale: float) -> Iterator[Case]:
+    """Yield log sums of a Gaussian by products: few and many terms, one and two sets of rows."""
+    for d in (24, 60, 128, 400):
+        X = np.random.default_rng(0).standard_normal((int(4_000 * scale), d))
+        for bandwidth, free, rtol in [
+            (0.25, False, 0.0),
+            (0.25, True, 0.0),
+            (0.25, True, 1e-2),
+            (20 * np.sqrt(d), False, 0.0),
+            (20 * np.sqrt(d), True, 0.0),
+            (20 * np.sqrt(d), True, 1e-2),
+        ]:
+            query = np.random.default_rng(1).standard_normal(X.shape) if free else X
+            sums = densities.KernelSums(X, bandwidth=bandwidth, n_jobs=1)
+            yield Case(
+                "PRODUCTS" if rtol == 0 else "PRODUCTS_IN_FLOAT32",
+                f"products, n={len(X)}, d={d}, h={bandwidth:.3g}, rtol={rtol:g}, {free=}",
+                "products",
+                partial(product_cost, sums, query, rtol),
+                by_products(sums, query, rtol).log_sums,
+            )
+
+
+def by_products(sums: densities.KernelSums, query: np.ndarray, rtol: float) -> ProductSums:
+    """Return the way by products."""
+    return ProductSums(SumProblem(sums, query, sums._rule(rtol, 0.0)), 1)
+
+
+def product_cost(sums: densities.KernelSums, query: np.ndarray, rtol: float) -> float:
+    """Return what sums by products take, in nanoseconds by the table, counted anew."""
+    return by_products(sums, query, rtol)._costs()[0]
 
 
 @contextmanager
@@ -259,7 +294,7 @@ def cpu_nanoseconds(run: Callable[[], Any], repeat: int) -> float:
 def measure(scale: float = 1.0, repeat: int = 3) -> list[Measured]:
     """Return all cases with their times; cases whose structure refuses the problem are left out."""
     found = []
-    for cases in (density_cases, class_cases, e_step_cases):
+    for cases in (density_cases, product_cases, class_cases, e_step_cases):
         for case in cases(scale):
             predicted = case.cost()
             if np.isfinite(predicted):

@@ -222,6 +222,29 @@ def product_rounding(depth: int, slabs: int, eps: float) -> float:
     return (depth + slabs - 1 + 36) * eps / 2
 
 
+class ProductTolerance(NamedTuple):
+    """What one rounding of products may change, where they take the place of differences.
+
+    The rule of all questions that have no certificate of their own; sums of densities, which have
+    one, go by `product_rounding`.
+    """
+
+    float64: float
+    float32: float
+
+    def allows(self, size: float, dtype: np.dtype) -> bool:
+        """Return whether eps times the size of what cancels is within the tolerance.
+
+        The size is relative to the kernel's: squares of rows, or rows, over its width.
+        """
+        eps = float(np.finfo(dtype).eps)
+        return bool(eps * size < (self.float64 if eps < 1e-10 else self.float32))
+
+
+PAIR_GRADIENTS = ProductTolerance(1e-13, 2e-5)  # differences w (q - r), of the longest row
+E_STEPS = ProductTolerance(1e-12, 5e-4)  # exponents, in the mean of the rows
+LOCAL_GAUSSIANS = ProductTolerance(2.5e-10, 2.5e-3)  # exponents, of the longest row and query
+
 COARSEST_SLACK = 0.05  # of squared distances; up to it the bounds of `MapRounding` are proven
 
 

@@ -1,9 +1,9 @@
 """What sums over pairs cost: the one table that every choice of a method asks.
 
 Nanoseconds on the machine named in bench/README.md; only their ratios matter.
-`python -m bench.costs` measures the rows of `Costs` and `EStepCosts` again. Beside them stand the
-sizes from which a structure is considered: below these, building it and counting its work takes
-longer than it could save.
+`python -m bench.costs` measures the rows of `Costs`, `ProductCosts` and `EStepCosts` again. Beside
+them stand the sizes from which a structure is considered: below these, building it and counting its
+work takes longer than it could save.
 """
 
 from __future__ import annotations
@@ -54,17 +54,19 @@ GRID_CLASSES = 2e6  # the tasks of class sums, however few rows there are
 class ProductCosts(NamedTuple):
     """What log sums of Gaussians by products of matrices cost, in nanoseconds."""
 
+    product: float  # each product of a pair
+    slab: float  # to add the products of a pair over further coordinates
     pair: float  # of which the exponent is compared
     kernel: float  # more, if it is added
-    product: float  # each product of the pair, in float64
-    float32_product: float  # in float32
-    slab: float  # to add the products of further coordinates
+    turned: float  # more, if it is added to the sums of both points
+    searched: float  # more, where terms are listed
     listed: float  # a pair whose exponent is computed again
-    listed_product: float  # each of its differences
+    listed_difference: float  # each of its differences
     alone: float  # each difference of a query that sums by differences would lose to underflow
 
 
-PRODUCTS = ProductCosts(0.5, 1.0, 0.034, 0.017, 0.4, 30.0, 0.3, 2.8)
+PRODUCTS = ProductCosts(0.034, 0.4, 0.6, 1.0, 0.4, 0.6, 30.0, 0.3, 2.8)
+PRODUCTS_IN_FLOAT32 = ProductCosts(0.017, 0.2, 0.3, 0.5, 0.3, 0.5, 30.0, 0.3, 2.8)
 
 
 class GaussianCosts(NamedTuple):

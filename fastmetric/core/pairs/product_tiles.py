@@ -5,6 +5,9 @@ products give |y_i|^2 / 2 + |y_j|^2 / 2 - y_i . y_j. That is off by at most `uni
 the two halves, whatever t is [SUM-12]. Where this is more than a sum may lose, the few terms that
 make up the sum are listed, and their exponents computed again by differences of the given rows.
 
+Terms beyond `FARTHEST` are left out: they are negligible where the largest term is not beyond half
+of it, and elsewhere the sum is to be given up.
+
 A sum is (totals + carries) exp(-STEP shifts), with whole numbers as shifts: a nearer point changes
 the total by a power of two, which rounds nothing.
 """
@@ -23,13 +26,14 @@ from fastmetric.core.vector.register_blocks import VECTOR_BYTES
 
 UNLISTED = 0.9  # of what a sum may lose, by tiles of which no term is listed
 LISTED = 64  # terms of a row in a block that may be listed
+_SEARCHED = 64  # terms of which the least is compared first, in vectors
 _FEWER = LISTED * 3 // 4  # after a list that was full has been looked through
 
 # 32 ln 2 in two parts, the first of 32 bits: its multiples are exact up to 2^20.
 DOUBLINGS = 32
 STEP = DOUBLINGS * 0.6931471803691238
 STEP_REST = DOUBLINGS * 1.9082149292705877e-10
-FARTHEST = 2.0e7  # 2^20 STEP is more
+FARTHEST = 2.0e7  # 2^20 STEP is more; terms beyond are left out
 
 EMPTY = 1 << 40  # the shift of a sum without terms
 
@@ -163,17 +167,21 @@ def _list_terms(row, side, i, first, cut):
 
     Return whether there was room; if not, the sum is given up.
     """
-    for c in range(row.size):
-        if row[c] < cut:
-            if side.counts[i] == LISTED:
-                _look_through(side, i, cut)
-                if side.counts[i] > _FEWER:
-                    side.counts[i] = -1
-                    return False
-            side.listed[i, side.counts[i]] = first + c
-            side.exponents[i, side.counts[i]] = row[c]
-            side.counts[i] += 1
-            row[c] = np.inf
+    for start in range(0, row.size, _SEARCHED):
+        stop = min(start + _SEARCHED, row.size)
+        if smallest(row[start:stop]) >= cut:
+            continue
+        for c in range(start, stop):
+            if row[c] < cut:
+                if side.counts[i] == LISTED:
+                    _look_through(side, i, cut)
+                    if side.counts[i] > _FEWER:
+                        side.counts[i] = -1
+                        return False
+                side.listed[i, side.counts[i]] = first + c
+                side.exponents[i, side.counts[i]] = row[c]
+                side.counts[i] += 1
+                row[c] = np.inf
     return True
 
 
@@ -198,6 +206,10 @@ def add_tile(tile, least, side, corner, accuracy, most, ones):
         error = _error_of(accuracy, side.halves[i], most)
         if near - error > side.nearest[i] + accuracy.reach or near == np.inf:
             continue
+        if near > FARTHEST:
+            if error > FARTHEST / 4:
+                side.counts[i] = -1
+            continue
         side.nearest[i] = min(side.nearest[i], near + error)
         within = listed_within(accuracy, error)
         cut = side.nearest[i] + within
@@ -205,7 +217,7 @@ def add_tile(tile, least, side, corner, accuracy, most, ones):
             if not _list_terms(row, side, i, j0, cut):
                 continue
             near = np.float64(smallest(row))
-            if near - error > side.nearest[i] + accuracy.reach or near == np.inf:
+            if near - error > side.nearest[i] + accuracy.reach or near > FARTHEST:
                 continue
         _shift_to(side, i, near)
         shift = number(side.shifts[i] * STEP + side.shifts[i] * STEP_REST)
@@ -232,14 +244,11 @@ class Differences(NamedTuple):
 def add_listed(side, given, accuracy, most):
     """Add the listed terms that count, their exponents by differences, and the others as they are.
 
-    `most` is the largest half of the other side. Sums too far from all points are given up.
+    `most` is the largest half of the other side.
     """
     memory = np.empty((3, _LANES))
     for i in range(side.counts.size):
         if side.counts[i] < 0:
-            continue
-        if side.nearest[i] > FARTHEST and side.nearest[i] < np.inf:
-            side.counts[i] = -1
             continue
         error = _error_of(accuracy, side.halves[i], most)
         _look_through(side, i, side.nearest[i] + listed_within(accuracy, error))

@@ -14,6 +14,7 @@ from fastmetric.core.pairs.partition import cuts
 from fastmetric.core.pairs.product_tiles import (
     DOUBLINGS,
     EMPTY,
+    FARTHEST,
     LISTED,
     STEP,
     STEP_REST,
@@ -29,6 +30,7 @@ from fastmetric.learn.kernel_sums.product_plan import UNEVEN, Centred, ProductPl
 
 _TILE = 256, 512  # rows and columns whose products are computed at once
 _LARGER = 4  # blocks than those by differences
+_COLUMNS, _FEWEST = 8192, 16  # of a block, about, and blocks at least, where no pair is seen twice
 # Where rows are sorted, no tile has some on both sides of UNEVEN times the median of half their
 # squares, or of a power of _APART times the largest.
 _APART, _DECADES = 16.0, 1e-40
@@ -59,10 +61,10 @@ class ProductSum(NamedTuple):
         self.given_up[rows] |= part.counts < 0
 
     def logs(self) -> np.ndarray:
-        """Return the logs (m,) of the sums."""
-        shifts = np.where(self.shifts < EMPTY, self.shifts, 0)
+        """Return the logs (m,) of the sums; -inf if they are given up."""
+        totals = np.where(self.given_up, 0.0, self.totals + self.carries)
         with np.errstate(divide="ignore"):
-            return np.log(self.totals + self.carries) - (shifts * STEP + shifts * STEP_REST)
+            return np.log(totals) - (self.shifts * STEP + self.shifts * STEP_REST)
 
 
 def sums_by_products(plan: ProductPlan, label: str | None = None) -> ProductSum:
@@ -77,6 +79,8 @@ def sums_by_products(plan: ProductPlan, label: str | None = None) -> ProductSum:
         found.add(rows, slice(block.i0, block.i1))
         if cols is not None:
             found.add(cols, slice(block.j0, block.j1))
+    # No terms, or terms so far away that others may have been left out.
+    found.given_up[found.shifts * STEP > FARTHEST / 2] = True
     back = np.empty(len(blocks.query.order), np.intp)
     back[blocks.query.order] = np.arange(len(back))
     return ProductSum(*(array[back] for array in found))
@@ -112,7 +116,11 @@ class _Blocks:
         rows, cols = (list(pairwise(cuts(size, max(1, d // _LARGER)))) for size in (m, n))
         if self.plan.symmetric:
             return [Block(*rows[k], *other) for k in range(len(rows)) for other in rows[k:]]
-        return [Block(*row, *col) for row in rows for col in cols]
+        # A block finds the nearest points of its rows anew, and lists terms until then: few blocks.
+        pieces = max(math.ceil(n / _COLUMNS), math.ceil(_FEWEST / len(rows)))
+        ends = np.linspace(0, len(cols), min(pieces, len(cols)) + 1).astype(int)
+        wide = [(cols[a][0], cols[b - 1][1]) for a, b in pairwise(ends)]
+        return [Block(*row, *col) for row in rows for col in wide]
 
     def in_range(self) -> bool:
         """Return whether no product overflows."""

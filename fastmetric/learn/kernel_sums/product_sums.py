@@ -87,7 +87,8 @@ class ProductSums:
 
         As a few queries show: how many terms are added, and how many computed again.
         """
-        (m, d), n, table, plan = self.problem.rows.shape, self.problem.n, costs.PRODUCTS, self.plan
+        (m, d), n, plan = self.problem.rows.shape, self.problem.n, self.plan
+        table = costs.PRODUCTS if plan.dtype == np.float64 else costs.PRODUCTS_IN_FLOAT32
         exact = ExactWalk(self.problem, self.n_jobs).cost()
         if not plan.of_use:
             return math.inf, exact
@@ -96,13 +97,16 @@ class ProductSums:
         within = np.array([listed_within(accuracy, error) for error in errors])
         listed = np.count_nonzero(t < (nearest + within)[:, None], axis=1) * (n / t.shape[1])
         added = np.count_nonzero(t <= (nearest + accuracy.reach)[:, None]) / t.size
-        product = table.product if plan.dtype == np.float64 else table.float32_product
-        pair = d * product + table.slab * (len(plan.slabs) - 1)
-        pair = pair * (0.5 if plan.symmetric else 1.0) + table.pair + added * table.kernel
-        again = float(np.minimum(listed, LISTED).mean()) * (table.listed + d * table.listed_product)
+        pair = d * table.product + (len(plan.slabs) - 1) * table.slab
+        if plan.symmetric:
+            pair = pair / 2 + added * table.turned
+        pair += table.pair + added * table.kernel
+        if not plan.includes_selves:
+            pair += float(np.mean(within > 0)) * table.searched
+        again = np.minimum(listed, LISTED).mean() * (table.listed + d * table.listed_difference)
         underflowed = nearest > -math.log(UNDERFLOWED[self.problem.rows.dtype])
         exact += float(np.mean(underflowed)) * m * n * d * table.alone
-        return m * (n * pair + again) + float(np.mean(listed > LISTED)) * exact, exact
+        return m * (n * pair + float(again)) + float(np.mean(listed > LISTED)) * exact, exact
 
 
 def _are_few(problem: SumProblem) -> bool:
