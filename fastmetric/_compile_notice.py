@@ -45,6 +45,11 @@ class CompileNotice:
                 self._timer = None
                 self._left -= time.monotonic() - self._began
 
+    def hush(self) -> None:
+        """Say nothing in this process: the caller does."""
+        with self._lock:
+            self._said = True
+
     def _say(self) -> None:
         """Write the line."""
         with self._lock:

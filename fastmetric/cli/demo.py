@@ -19,6 +19,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.preprocessing import FunctionTransformer
 
+from fastmetric._compile_notice import compile_notice
 from fastmetric.cli.files import outputs
 from fastmetric.cli.pictures import need_matplotlib
 from fastmetric.nca import NCA
@@ -47,6 +48,7 @@ def run(picture: Path, force: bool) -> None:
     print("dimensions, since two can be drawn. With more, more digits are told apart: see 8-D.\n")
     print("Compiling the loops of NCA (the first run only) ", end="", flush=True)
     began = time.perf_counter()
+    compile_notice.hush()
     with _signs_of_life():
         for d in (2, 8):
             _fit_nca(_Split(data.X_train[:99], data.X_test, data.y_train[:99], data.y_test), d)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-_INK, _FRAME, _ROWS = "#22262e", "#d8d5cc", "#e8761c"  # rows: seen on light and on dark blue
-_GRID = 160  # points of a side
-_STEP = 2  # nats from contour to contour
-_TAIL = 24  # nats below the largest log density that contours show
+from fastmetric.plotting import DensityDisplay
+
+_INK, _FRAME = "#22262e", "#d8d5cc"
+_TAIL = 24  # nats below the largest log density of which colours tell
 _MOST_POINTS = 5000  # drawn; more make one blot
-_MOST_OVER_CONTOURS = 1000
 _NUMBERED = 10  # clusters and classes with a number or a name in the picture
 
 
@@ -49,14 +47,16 @@ def in_plane(X: np.ndarray, names: list[str]) -> tuple[np.ndarray, tuple[str, st
 
 
 def draw_density(
-    picture: Picture, X: np.ndarray, logs: np.ndarray, log_density: Callable[[np.ndarray], Any]
+    picture: Picture, estimator: Any, rows: Any, X: np.ndarray, logs: np.ndarray
 ) -> None:
-    """Draw a density: a curve of one feature, contours of two, rows coloured of more."""
+    """Draw a density under rows (n, D): over one feature or two; of more, colour the rows X.
+
+    X (n, d) are the rows as they are drawn if they cannot be drawn as they are, `logs` (n,) their
+    log densities.
+    """
     figure, axis = _figure(picture)
-    if X.shape[1] == 1:
-        _draw_curve(axis, X[:, 0], log_density)
-    elif X.shape[1] == 2:
-        _draw_contours(figure, axis, X, log_density)
+    if X.shape[1] <= 2:
+        DensityDisplay.from_estimator(estimator, rows, random_state=0, ax=axis)
     else:
         order = np.argsort(logs)  # dense rows above
         Z = in_plane(X, [])[0][order]
@@ -88,46 +88,11 @@ def draw_classes(picture: Picture, Z: np.ndarray, labels: np.ndarray, names: lis
     _save(figure, axis, picture)
 
 
-def _draw_curve(axis: Any, x: np.ndarray, log_density: Callable[[np.ndarray], Any]) -> None:
-    """Draw a density over a line, with a stroke for every row."""
-    low, high = _range(x)
-    grid = np.linspace(low, high, 5 * _GRID)
-    axis.plot(grid, np.exp(log_density(grid[:, None])), color="#2b6cb0")
-    shown = x[_some(len(x))]
-    axis.plot(shown, np.zeros(len(shown)), "|", color=_INK, alpha=0.4, markersize=8)
-    axis.set_ylim(bottom=0)
-
-
-def _draw_contours(
-    figure: Any, axis: Any, X: np.ndarray, log_density: Callable[[np.ndarray], Any]
-) -> None:
-    """Draw contours of a log density over a plane, and the rows."""
-    (left, right), (bottom, top) = _range(X[:, 0]), _range(X[:, 1])
-    across, up = np.linspace(left, right, _GRID), np.linspace(bottom, top, _GRID)
-    grid = np.column_stack([part.ravel() for part in np.meshgrid(across, up)])
-    logs = np.asarray(log_density(grid), dtype=float).reshape(_GRID, _GRID)
-    top = _STEP * np.ceil(logs.max() / _STEP)
-    levels = np.arange(top - _TAIL, top + _STEP, _STEP)
-    # All beyond the tail has the lightest shade.
-    filled = axis.contourf(across, up, logs, levels=levels, cmap="Blues", extend="min")
-    axis.contour(across, up, logs, levels=levels, colors="white", linewidths=0.4, linestyles="-")
-    shown = X[_some(len(X), _MOST_OVER_CONTOURS)]
-    axis.plot(*shown.T, ".", color=_ROWS, markersize=3, alpha=0.8, linestyle="none")
-    figure.colorbar(filled, ax=axis, label="log density (natural logarithm)")
-
-
-def _range(x: np.ndarray) -> tuple[float, float]:
-    """Return the range of a feature with a margin."""
-    low, high = float(x.min()), float(x.max())
-    margin = 0.08 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
-def _some(n: int, most: int = _MOST_POINTS) -> np.ndarray:
+def _some(n: int) -> np.ndarray:
     """Return the numbers of the rows that are drawn."""
-    if n <= most:
+    if n <= _MOST_POINTS:
         return np.arange(n)
-    return np.sort(np.random.default_rng(0).choice(n, most, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n, _MOST_POINTS, replace=False))
 
 
 def _figure(picture: Picture) -> tuple[Any, Any]:

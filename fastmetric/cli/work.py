@@ -249,15 +249,10 @@ def _draw_density(options: Any, model: Model, table: Table, logs: np.ndarray) ->
     """Draw a density and the rows of a table."""
     X, names = _drawable(model, table)
 
-    def log_density(grid: np.ndarray) -> Any:
-        named = hasattr(model.estimator, "feature_names_in_")
-        rows = table.X.iloc[:0].reindex(range(len(grid)))
-        rows[:] = grid
-        return model.estimator.score_samples(rows if named else grid)
-
-    axes = (names[0], "density") if X.shape[1] == 1 else pictures.in_plane(X, names)[1]
+    axes = (names[0], "log density") if X.shape[1] == 1 else pictures.in_plane(X, names)[1]
     title = f"{type(model.last).__name__}: {len(logs):,} rows of {_named(options)}"
-    pictures.draw_density(pictures.Picture(options.picture, title, axes), X, logs, log_density)
+    picture = pictures.Picture(options.picture, title, axes)
+    pictures.draw_density(picture, model.estimator, rows_for(model, table), X, logs)
 
 
 def _named(options: Any) -> str:
