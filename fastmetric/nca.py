@@ -418,24 +418,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         subsample = self.subsample
         if subsample is not None:
             subsample = _validate.sample_size("subsample", subsample, n)
-        settings = training.Settings(
-            self.solver,
-            self.batch_size,
-            self.batches,
-            self.alpha,
-            learns_beta=isinstance(self.background, str) and self.background == "learn",
-            max_iter=self.max_iter,
-            tol=self.tol,
-            verbose=bool(self.verbose),
-            method=self.method,
-            rtol=self.rtol,
-            n_components=self.n_components,
-            init=init,
-            subsample=subsample,
-            annealing=self.annealing,
-            early_stopping=self.early_stopping,
-            validation_fraction=self.validation_fraction,
-        )
+        names = [name for name in training.Settings._fields if hasattr(self, name)]
+        given = {name: getattr(self, name) for name in names}
+        given |= {"init": init, "subsample": subsample, "verbose": bool(self.verbose)}
+        given["learns_beta"] = isinstance(self.background, str) and self.background == "learn"
+        settings = training.Settings(**given)
         return training.Settings(*map(_validate.plain, settings))
 
     def _check_init(self, n_features: int, annealing: bool) -> str | np.ndarray:

@@ -40,6 +40,7 @@ _USAGE = {  # argparse's own would list every option
     "density": "DATA [--queries TABLE] [--out FILE] [--picture FILE] [options]",
     "cluster": "DATA --out FILE [--picture FILE] [options]",
     "info": "MODEL [--trust]",
+    "warmup": "[--jobs N] [--quiet]",
 }
 _MODEL = "made by `fastmetric fit`, or by fastmetric.save in Python"
 _TABLE = "a table, beside ids and target: .csv, .tsv, .parquet, .arrow, .npz, .npy, or - (stdout)"
@@ -91,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_density,
         _add_cluster,
         _add_info,
+        _add_warmup,
     ):
         add(commands)
     return parser
@@ -223,6 +225,23 @@ def _add_info(commands: Any) -> None:
     command = _add_command(commands, "info", info, "say what a saved model is")
     shared.add_data(command, "model", _MODEL)
     shared.add_trust(command)
+
+
+def _add_warmup(commands: Any) -> None:
+    """Add the command `warmup`."""
+    text = "compile everything beforehand, for images of containers and workers of a cluster"
+    command = _add_command(commands, "warmup", _warmup, text)
+    command.add_argument(
+        "--jobs", type=int, metavar="N", help="processes that compile (default: all cores)"
+    )
+    command.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _warmup(options: Any) -> None:
+    """Compile everything."""
+    from fastmetric.warm_up import warmup
+
+    warmup(n_jobs=options.jobs, verbose=not options.quiet)
 
 
 def _demo(options: Any) -> None:
