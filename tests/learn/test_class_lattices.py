@@ -310,7 +310,7 @@ def test_gradient_weights_far_in_the_tails_do_not_overflow():
         Segments(np.array([0, 1000, 2002])),
         np.ones(2002),
         GAUSSIAN,
-        rtol=1e-2,
+        rtol=1e-3,  # slopes err some ten times as much as sums [GRD-5]
         factors=np.ones(2),
     )
     both = []
