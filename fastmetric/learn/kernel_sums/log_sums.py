@@ -114,7 +114,7 @@ class KernelSums:
             self._kept = np.arange(len(self.X))
         return self._kept
 
-    def numbers_in_X(self, numbers: np.ndarray) -> np.ndarray:
+    def kept_rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return which rows of X some of the points are, by their numbers."""
         return numbers if self._kept is None else self._kept[numbers]
 

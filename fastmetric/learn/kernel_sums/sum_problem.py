@@ -110,7 +110,7 @@ class SumProblem:
         own, sums = self.own, self.sums.among(numbers)
         if own is not None:
             place = np.full(len(self.sums.X) + 1, -1)  # the last one: no point
-            place[self.sums.numbers_in_X(numbers)] = np.arange(len(numbers))
+            place[self.sums.kept_rows(numbers)] = np.arange(len(numbers))
             own = place[own]
         unit = float(np.ldexp(1.0, self.sums.unit - sums.unit))
         rule = self.rule._replace(rtol=share * self.rule.rtol, atol=share * self.rule.atol * unit)
