@@ -46,7 +46,7 @@ class GridCosts(NamedTuple):
     cell_tap: float  # a pair of taps of the smoothing, at a cell
 
 
-GRID = GridCosts(25.0, 3.0, 2.0, 0.2)
+GRID = GridCosts(25.0, 3.0, 2.0, 0.4)
 
 
 class GaussianCosts(NamedTuple):
