@@ -46,7 +46,7 @@ class GridCosts(NamedTuple):
     cell_tap: float  # a pair of taps of the smoothing, at a cell
 
 
-GRID = GridCosts(25.0, 3.6, 2.0, 0.2)
+GRID = GridCosts(25.0, 3.0, 2.0, 0.4)
 GRID_ROW = 150.0  # the bounds and logs of a row's class sums
 GRID_CLASSES = 2e6  # the tasks of class sums, however few rows there are
 

@@ -115,6 +115,10 @@ class KernelSums:
             self._kept = np.arange(len(self.X))
         return self._kept
 
+    def kept_rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return which rows of X some of the points are, by their numbers."""
+        return numbers if self._kept is None else self._kept[numbers]
+
     @property
     def weights(self) -> np.ndarray:
         """Return the weights (n,) of the points, in their unit."""

@@ -92,7 +92,11 @@ class SumProblem:
 
     def some(self, numbers: np.ndarray, *, flat: bool = False) -> SumProblem:
         """Return the same for some of the queries, by their numbers."""
-        own = None if self.own is None else self.own[numbers]
+        own = self._own
+        if self.query is None:
+            own = numbers
+        elif own is not None:
+            own = own[numbers]
         options = self.options._replace(flat=flat)
         return SumProblem(self.sums, self.rows[numbers], self.rule, own, options)
 
@@ -113,7 +117,7 @@ class SumProblem:
         own, sums = self.own, self.sums.among(numbers)
         if own is not None:
             place = np.full(len(self.sums.X) + 1, -1)  # the last one: no point
-            place[self.sums.kept[numbers]] = np.arange(len(numbers))
+            place[self.sums.kept_rows(numbers)] = np.arange(len(numbers))
             own = place[own]
         unit = float(np.ldexp(1.0, self.sums.unit - sums.unit))
         rule = self.rule._replace(rtol=share * self.rule.rtol, atol=share * self.rule.atol * unit)

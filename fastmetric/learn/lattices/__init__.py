@@ -17,6 +17,10 @@ Decisions
 largest spacing within the tolerance is found once for a dimension, a tolerance and a mass; the way
 that sums takes the plan of least cost for its points, queries and cells.
 
+**A regular grid of queries is read as any other.** It needs no tree and, where the lattice fits
+into a cache, no sorting: 512 x 512 queries take 8 ms of the 95 ms of a density of 1,000,000 points,
+so that recognising the grid and reading it axis by axis would gain a few percent.
+
 **In the tails few points matter.** A query far from all points has no certificate: the error is
 relative to each pair's kernel, but what lies beyond the stencils is bounded by the total weight
 times a kernel. The sum there is that over the nearest points, and the total weight beyond a
