@@ -163,6 +163,8 @@ E_STEP = [
     (300, 24, 24, 4.0, 0.0, "NeighbourList"),
     (300, 24, 24, 1.0, 1e6, "SymmetricPairs"),
     (6000, 2, 2, 30.0, 0.0, "ClassTrees"),
+    (20_000, 2, 2, 5.0, 0.0, "ClassLattices"),
+    (5000, 2, 2, 1.0, 0.0, "SymmetricPairs"),  # exact
     (6000, 3, 2, 30.0, 0.0, "SymmetricPairs"),
     (4999, 2, 2, 30.0, 0.0, "SymmetricPairs"),
     (6000, 13, 13, 0.1, 0.0, "SymmetricPairs"),

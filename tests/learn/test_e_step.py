@@ -20,6 +20,7 @@ from fastmetric.learn.local_component.e_step import (
 )
 from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
 from fastmetric.learn.local_component.product_e_step import Neighbours, Products
+from fastmetric.learn.pair_sums.class_lattices import ClassLattices
 from fastmetric.learn.pair_sums.class_trees import ClassTrees
 from tests.twins import local_component as naive_local
 
@@ -95,13 +96,30 @@ def test_many_rows_in_many_dimensions_use_products(dtype):
     check(among_all(W, 30), W, W, np.arange(700), 30, dtype)
 
 
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lattices_match_all_pairs_far_below_the_tolerance_of_a_fit(d, dtype, monkeypatch):
+    W = 3 * np.random.default_rng(0).standard_normal((6000, d)).astype(dtype)
+    assert isinstance(Differences(Neighbours(W, d)).sums(), ClassLattices)
+    found = among_all(W, d)
+    monkeypatch.setattr(e_step, "_EXACT_TO", 6000)
+    expected = among_all(W, d)
+    # A slope may be off by ten times the tolerance of a sum.
+    tolerance = 1e-8 if dtype == np.float64 else 1e-3
+    np.testing.assert_allclose(found.log_sums, expected.log_sums, atol=tolerance)
+    scatter = np.abs(expected.scatter).max()
+    assert np.abs(found.scatter - expected.scatter).max() <= 10 * tolerance * scatter
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tree_matches_all_pairs(dtype, monkeypatch):
     W = 30 * np.random.default_rng(0).standard_normal((6000, 2)).astype(dtype)
+    monkeypatch.setattr(e_step, "_EXACT_TO", 6000)
     monkeypatch.setattr(ClassTrees, "cost", lambda class_trees: 0.0)
     assert isinstance(Differences(Neighbours(W, 2)).sums(), ClassTrees)
     found = among_all(W, 2)
     monkeypatch.undo()
+    monkeypatch.setattr(e_step, "_EXACT_TO", 6000)
     # One class: no walk over others, whose rows would all underflow.
     assert isinstance(Differences(Neighbours(W * dtype(2**0.5), 2)).sums(), ClassTrees)
     monkeypatch.setattr(ClassTrees, "cost", lambda class_trees: np.inf)

@@ -28,7 +28,7 @@ from fastmetric.learn.lattices.lattice_taps import own_terms
 from fastmetric.learn.lattices.point_lattice import Box, PointLattice
 
 _POINTS, _TASKS = 1 << 13, 64  # points of a task at least; tasks of a segment at most
-_QUERIES = 1 << 13  # in a task
+_QUERIES = 1 << 14  # in a task
 _TILE = {1: 8192, 2: 64, 3: 16}  # cells, the side of a tile, by dimension
 _STRIP_CELLS = 1 << 16  # smoothed in a task
 _ADDED_CELLS = 1 << 18  # of the total, added up in a task
@@ -210,17 +210,25 @@ class AlignedLattices:
     def _smooth(self, values: np.ndarray) -> None:
         """Convolve lattices with the middle kernel along every axis, in place."""
         for axis in range(AXES - 1, self.unused - 1, -1):
-            strips = []
+            strips: list[list[tuple[np.ndarray, slice]]] = []
+            cells = _STRIP_CELLS  # of the last task, full at first
             for c in range(len(self._shapes)):
                 n0, n1, n2 = self._shapes[c].tolist()
                 shape = ((1, n0, n1 * n2), (n0, n1, n2), (n0 * n1, n2, 1))[axis]
                 view = self._view(values, c).reshape(shape)
                 step = max(1, _STRIP_CELLS // (shape[1] * min(STRIP, shape[2])))
                 count = shape[0] * -(-shape[2] // STRIP)
-                strips += [(view, part) for part in engine.ranges(count, step)]
+                for part in engine.ranges(count, step):
+                    # Small lattices share a task.
+                    if cells >= _STRIP_CELLS:
+                        strips.append([])
+                        cells = 0
+                    strips[-1].append((view, part))
+                    cells += shape[1] * min(STRIP, shape[2]) * (part.stop - part.start)
 
-            def task(item: tuple[np.ndarray, slice]) -> None:
-                smooth(item[0], self.frame.taps.middle, item[1].start, item[1].stop)
+            def task(items: list[tuple[np.ndarray, slice]]) -> None:
+                for view, part in items:
+                    smooth(view, self.frame.taps.middle, part.start, part.stop)
 
             engine.for_each(task, strips, n_jobs=self.n_jobs)
 

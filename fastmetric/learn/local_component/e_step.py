@@ -25,6 +25,10 @@ from fastmetric.learn.pair_sums.problem import PairProblem, PairSums, Queries, R
 from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 from fastmetric.learn.rows import cross_product
 
+# Beyond so many rows sums are within a tolerance far below a gain of EM that matters, so that they
+# may go by a lattice.
+_EXACT_TO, _RTOL = 5_000, 1e-8
+
 
 class Expectation(NamedTuple):
     """The sums of rows (m,) over their neighbours; float64."""
@@ -71,11 +75,12 @@ class Differences:
         W, q, batch = self.problem
         scale, n = W.dtype.type(EXP_BANDWIDTH), len(W)
         # Queries of their own are batches of rows: no structure is worth building for one.
-        queries, method = None, "auto"
+        queries, method, rtol = None, "auto", _RTOL if n > _EXACT_TO else 0.0
         if batch is not None:
-            none, method = np.zeros(len(batch.rows), np.intp), "exact"
+            none, method, rtol = np.zeros(len(batch.rows), np.intp), "exact", 0.0
             queries = Queries(batch.rows * scale, batch.self_index, none)
-        pairs = PairProblem(W * scale, Segments(np.array([0, n])), np.ones(n), GAUSSIAN, queries, q)
+        one = Segments(np.array([0, n]))
+        pairs = PairProblem(W * scale, one, np.ones(n), GAUSSIAN, queries, q, rtol)
         return choose(pairs, PAIR_WAYS, method, self.n_jobs)
 
     def cost(self) -> float:

@@ -131,7 +131,9 @@ class ClassLattices:
     def _boxes(self) -> list[Box]:
         """Return the boxes of the segments, with room for queries of their own around them."""
         problem = self.problem
-        boxes = [box_of(problem.points[a:b], 1) for a, b in pairwise(problem.segments.offsets)]
+        boxes = [
+            box_of(problem.points[a:b], self.n_jobs) for a, b in pairwise(problem.segments.offsets)
+        ]
         if not isinstance(problem.queries, Queries):
             return boxes
         asked, beside = box_of(problem.queries.rows, self.n_jobs), _BESIDE * EXP_BANDWIDTH
@@ -330,7 +332,7 @@ class ClassLattices:
             frame.margins(int(size), float(total), False)
             for size, total in zip(problem.segments.sizes, totals, strict=True)
         ]
-        boxes = [box_of(problem.points[a:b], 1) for a, b in pairwise(offsets)]
+        boxes = [box_of(problem.points[a:b], self.n_jobs) for a, b in pairwise(offsets)]
 
         def task(some: Rows) -> None:
             found = read_segments(values, some, parts, frame.lattice, frame.taps.stencil)
