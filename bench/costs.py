@@ -26,7 +26,9 @@ from fastmetric import engine
 from fastmetric.learn import costs
 from fastmetric.learn.chooser import Way
 from fastmetric.learn.kernel_sums import log_sums as densities
-from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH, KERNELS
+from fastmetric.learn.kernel_sums.product_sums import ProductSums
+from fastmetric.learn.kernel_sums.sum_problem import SumProblem
+from fastmetric.learn.kernel_table import EXP_BANDWIDTH, KERNELS
 from fastmetric.learn.local_component.e_step import Expecting, NeighbourList, Products
 from fastmetric.learn.local_component.product_e_step import Neighbours
 from fastmetric.learn.pair_sums.problem import PairProblem, PairSums, Queries, RowWeights, Segments
@@ -35,8 +37,11 @@ from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 ROWS = {
     name: row
     for name, row in vars(costs).items()
-    if isinstance(row, (costs.Costs, costs.EStepCosts))
+    if isinstance(row, (costs.Costs, costs.EStepCosts, costs.GridCosts, costs.ProductCosts))
 }
+
+
+_MOST_DENSE = 50_000  # points of which all pairs are summed
 
 
 class Case(NamedTuple):
@@ -72,21 +77,30 @@ def density_cases(scale: float) -> Iterator[Case]:
     """Yield log sums of a Gaussian over one tree and over all pairs."""
     for d, n, bandwidth, rtol in [
         (1, 40_000, 0.05, 0.0),
+        (1, 400_000, 0.01, 1e-2),
         (2, 30_000, 0.3, 0.0),
         (2, 30_000, 0.3, 1e-2),
+        (2, 100_000, 0.03, 1e-2),
+        (2, 100_000, 0.3, 1e-6),
+        (3, 30_000, 0.5, 1e-2),
+        (3, 30_000, 0.5, 1e-5),
+        (3, 50_000, 0.2, 1e-2),
         (5, 20_000, 0.5, 1e-2),
         (10, 10_000, 1.0, 1e-1),
     ]:
         n = int(n * scale)
         sums = densities.KernelSums(clusters(n, d), bandwidth=bandwidth, n_jobs=1)
-        for way in densities.WAYS:
-            method = "exact" if way.all_pairs else "tree"
+        for way in (way for way in densities.WAYS if way is not ProductSums):
+            if way.all_pairs and n > _MOST_DENSE:
+                continue
             recorded: list[Any] = []
             with choosing(recorded):
-                sums.log_sums(rtol=rtol, method=method)
+                sums.log_sums(rtol=rtol, method=way.method)
             ((problem, chosen),) = recorded
-            row = "SUMS"
-            if not way.all_pairs and chosen.walk.rule.in_float32:
+            if chosen.method != way.method:
+                continue
+            row = "GRID" if way.method == "grid" else "SUMS"
+            if way.method == "tree" and chosen.walk.rule.in_float32:
                 row = "SUMS_IN_FLOAT32"
             built = way(problem, 1)
             yield Case(
@@ -94,8 +108,47 @@ def density_cases(scale: float) -> Iterator[Case]:
                 f"density, n={n}, d={d}, h={bandwidth}, rtol={rtol:g}",
                 built.name,
                 built.cost,
-                partial(sums.log_sums, rtol=rtol, method=method),
+                partial(_sums_anew, sums, rtol, way.method),
             )
+
+
+def _sums_anew(sums: densities.KernelSums, rtol: float, method: str) -> None:
+    """Compute log sums, with a lattice made for them."""
+    sums.lattice = None
+    sums.log_sums(rtol=rtol, method=method)
+
+
+def product_cases(scale: float) -> Iterator[Case]:
+    """Yield log sums of a Gaussian by products: few and many terms, one and two sets of rows."""
+    for d in (24, 60, 128, 400):
+        X = np.random.default_rng(0).standard_normal((int(4_000 * scale), d))
+        for bandwidth, free, rtol in [
+            (0.25, False, 0.0),
+            (0.25, True, 0.0),
+            (0.25, True, 1e-2),
+            (20 * np.sqrt(d), False, 0.0),
+            (20 * np.sqrt(d), True, 0.0),
+            (20 * np.sqrt(d), True, 1e-2),
+        ]:
+            query = np.random.default_rng(1).standard_normal(X.shape) if free else X
+            sums = densities.KernelSums(X, bandwidth=bandwidth, n_jobs=1)
+            yield Case(
+                "PRODUCTS" if rtol == 0 else "PRODUCTS_IN_FLOAT32",
+                f"products, n={len(X)}, d={d}, h={bandwidth:.3g}, rtol={rtol:g}, {free=}",
+                "products",
+                partial(product_cost, sums, query, rtol),
+                by_products(sums, query, rtol).log_sums,
+            )
+
+
+def by_products(sums: densities.KernelSums, query: np.ndarray, rtol: float) -> ProductSums:
+    """Return the way by products."""
+    return ProductSums(SumProblem(sums, query, sums._rule(rtol, 0.0)), 1)
+
+
+def product_cost(sums: densities.KernelSums, query: np.ndarray, rtol: float) -> float:
+    """Return what sums by products take, in nanoseconds by the table, counted anew."""
+    return by_products(sums, query, rtol)._costs()[0]
 
 
 @contextmanager
@@ -241,7 +294,7 @@ def cpu_nanoseconds(run: Callable[[], Any], repeat: int) -> float:
 def measure(scale: float = 1.0, repeat: int = 3) -> list[Measured]:
     """Return all cases with their times; cases whose structure refuses the problem are left out."""
     found = []
-    for cases in (density_cases, class_cases, e_step_cases):
+    for cases in (density_cases, product_cases, class_cases, e_step_cases):
         for case in cases(scale):
             predicted = case.cost()
             if np.isfinite(predicted):

@@ -57,6 +57,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
+    "remove_config_comments": True,
     "show_signature": False,
     "write_computation_times": False,
     "thumbnail_size": (560, 420),

@@ -3,8 +3,8 @@
 Every public class has a file of its own here: parameters, validation, attributes. Its fit is in
 `learn`, the loops that are compiled in `core`. Of the other files, `persistence` saves and loads
 estimators, `engine` runs every loop over blocks (threads, Ctrl-C), `_jit` compiles, `_code_cache`
-keeps compiled code on disk, `_compile_notice` says that a call compiles, `_validate` refuses bad
-input, and `cli` is the command line.
+keeps compiled code on disk, `_compile_notice` says that a call compiles, `warm_up` compiles
+everything beforehand, `_validate` refuses bad input, and `cli` is the command line.
 """
 
 from fastmetric.density_classifier import DensityClassifier
@@ -18,6 +18,7 @@ from fastmetric.mean_shift import MeanShift
 from fastmetric.nca import NCA
 from fastmetric.nca_objective import nca_value_and_grad
 from fastmetric.persistence import load, save
+from fastmetric.warm_up import warmup
 
 __version__ = "0.1.0"
 
@@ -36,4 +37,5 @@ __all__ = [
     "load",
     "nca_value_and_grad",
     "save",
+    "warmup",
 ]

@@ -20,7 +20,6 @@ SmoothKernel = Literal["gaussian", "biweight"]
 AnyKernel = Literal[
     "gaussian", "biweight", "tophat", "epanechnikov", "exponential", "linear", "cosine"
 ]
-PairMethod = Literal["auto", "exact", "tree"]
 SumMethod = Literal["auto", "exact", "tree", "grid"]
 
 if TYPE_CHECKING:
@@ -99,7 +98,6 @@ __all__ = [
     "ClusterMixin",
     "DensityMixin",
     "Matrix",
-    "PairMethod",
     "Seed",
     "SmoothKernel",
     "SumMethod",

@@ -19,10 +19,10 @@ from fastmetric._typing import (
     Vector,
 )
 from fastmetric.core.lattice.stencils import AXES
-from fastmetric.learn.kernel_sums import kernel_table
+from fastmetric.learn import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, loo_bandwidth, metric_of
-from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.kernel_sums.log_sums import METHODS, KernelSums
+from fastmetric.learn.kernel_table import KERNELS
 from fastmetric.learn.tree_building import SUMS_LEAF_SIZE
 
 _RULES = ("scott", "silverman", "loo")

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
 from fastmetric._typing import BaseEstimator, DensityMixin, Seed
-from fastmetric.learn.kernel_sums import kernel_table
+from fastmetric.learn import kernel_table
 from fastmetric.learn.manifold.covariance_grid import ShapeGrid
 from fastmetric.learn.manifold.mixture_density import log_densities
 from fastmetric.learn.manifold.neighbourhood_pca import (

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastmetric import _validate, engine
 from fastmetric._typing import BaseEstimator, ClusterMixin, Matrix, Vector
-from fastmetric.learn.kernel_sums import kernel_table
+from fastmetric.learn import kernel_table
 from fastmetric.learn.kernel_sums.bandwidths import Metric, gradient_bandwidth, metric_of
 from fastmetric.learn.kernel_sums.log_sums import FEW, KernelSums
 from fastmetric.learn.modes.mode_search import Modes, SearchSettings, bins, find_modes, nearest

@@ -14,14 +14,14 @@ from fastmetric._typing import (
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     Matrix,
-    PairMethod,
     Seed,
     SmoothKernel,
+    SumMethod,
     TransformerMixin,
     Vector,
 )
 from fastmetric.learn import linear_starts
-from fastmetric.learn.kernel_sums.kernel_table import SMOOTH
+from fastmetric.learn.kernel_table import SMOOTH
 from fastmetric.learn.nca import nca_fit, starts, streaming, training
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
@@ -60,12 +60,17 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     priors : {"equal"} or array-like of shape (n_classes,), default=None
         Prior probabilities of the classes, in the order of `classes_`; only their ratios
         matter. None: classic NCA, where every row counts the same.
-    method : {"auto", "exact", "tree"}, default="auto"
+    method : {"auto", "exact", "tree", "grid"}, default="auto"
         How sums over pairs are computed: all pairs, or over k-d trees of the projected classes
         with certified error; with the biweight in up to three dimensions, over the pairs within
-        the cutoff. "auto" takes the faster for every map, by counting the work of a few rows.
-    rtol : float, default=0.0
-        The relative error that trees may make in a class sum of Gaussians; see `error_bound_`.
+        the cutoff. "grid" spreads the rows of each class onto a lattice, for the Gaussian in at
+        most three components and a positive `rtol`: the time is linear in the rows. "auto" takes
+        the fastest for every map, by counting the work of a few rows.
+    rtol : float or "auto", default="auto"
+        The relative error that trees may make in a class sum of Gaussians, which changes a P_i by
+        about rtol / 2 at most. By a grid every P_i is within rtol / 2; with a background, each
+        class sum within rtol. See `error_bound_`. "auto": 0, exact sums, up to 5,000 rows (and
+        1e-6 for a grid); beyond, 1e-6.
     solver : {"auto", "lbfgs", "stochastic", "minibatch"}, default="auto"
         "lbfgs": L-BFGS on all rows. "stochastic": steps by a batch of rows against all points.
         "minibatch": steps by a batch of rows against each other, the fastest. "auto": "lbfgs" up
@@ -121,7 +126,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         The classes, sorted.
     objective_ : float
         The mean of P_i over the rows that the map was learnt from, without the penalty; after
-        "stochastic" or "minibatch" on more than 20,000 rows an estimate from 1,000 of them.
+        "stochastic" or "minibatch" on more than 20,000 rows an estimate from 1,000 of them, unless
+        all rows take little longer, as by a grid.
     error_bound_ : float
         How far the exact mean under `components_` may be from `objective_`, certified: rounding,
         that of a background aside, and the tolerance of trees; 1 for an estimate.
@@ -185,8 +191,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         kernel: SmoothKernel = "gaussian",
         background: bool | float | Literal["learn"] = False,
         priors: Literal["equal"] | Vector | None = None,
-        method: PairMethod = "auto",
-        rtol: float = 0.0,
+        method: SumMethod = "auto",
+        rtol: float | Literal["auto"] = "auto",
         solver: Literal["auto", "lbfgs", "stochastic", "minibatch"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         batches: Literal["random", "farthest", "projection"] = "random",
@@ -247,7 +253,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             X, classes, y = _validate.training_data(self, X, y)
             mixture = self._mixture(len(classes))
             rng = _validate.random_state(self.random_state)
-            settings = self._settings(len(X), self._check_init(X.shape[1], self.annealing))
+            init = self._check_init(X.shape[1], self.annealing)
+            self._check_dimensions(init, X.shape[1])
+            settings = self._settings(len(X), init)
             rows = as_rows(X, self.n_jobs)
             fitted = nca_fit.fit(rows, y, mixture, settings, rng, self._begin, self._on_iterate)
             self._set_map(fitted.best, fitted.outcome, X.dtype)
@@ -295,6 +303,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
                     "two are needed to learn anything. Give rows of another class with them."
                 )
             init = self._check_init(X.shape[1], annealing=False) if first else "auto"
+            self._check_dimensions(init if first else self.components_, X.shape[1])
             settings = self._settings(len(X), init)._replace(annealing=False)
             problem = nca_fit.make_objective(as_rows(X, self.n_jobs), y, mixture, settings)
             if first:
@@ -380,7 +389,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
         _validate.choice("method", self.method, METHODS)
         _validate.choice("solver", self.solver, training.SOLVERS)
         _validate.choice("batches", self.batches, row_batches.NAMES)
-        _validate.tolerances(self.rtol, 0.0)
+        _validate.tolerance_or_auto("rtol", self.rtol)
+        _validate.grid(self.method, self.kernel, self.rtol)
         _validate.number("alpha", self.alpha)
         _validate.number("tol", self.tol)
         _validate.integer("max_iter", self.max_iter, 1)
@@ -449,6 +459,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             )
         return A
 
+    def _check_dimensions(self, init: str | np.ndarray, n_features: int) -> None:
+        """Raise where the method cannot sum in so many dimensions."""
+        d = self.n_components or (n_features if isinstance(init, str) else len(init))
+        _validate.grid_dimensions(self.method, d, f"there are {d} components")
+
     def _begin(self, problem: Objective, settings: training.Settings, d: int) -> None:
         """Print what is to be fitted, if verbose."""
         if not self.verbose:
@@ -513,6 +528,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
     def _posteriors(self, X: np.ndarray) -> Any:
         """Yield ranges of rows with their class posteriors."""
         dtype = self._reference.dtype
+        _validate.grid(self.method, self._kernel, self.rtol)
+        d = len(self.components_)
+        _validate.grid_dimensions(self.method, d, f"there are {d} components")
         rows = as_rows(X.astype(dtype, copy=False), self.n_jobs)
         query = rows.project(self._center, self.components_)
         posterior = Posterior(
@@ -520,7 +538,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, Ba
             self._offsets,
             Mixture(self._kernel, self._priors, self.background_ is not None, self.background_),
             method=self.method,
-            rtol=float(self.rtol),
+            rtol=training.choose_tolerance(self.rtol, len(self._reference), self.method),
             n_jobs=self.n_jobs,
         )
         return posterior(query, "predict" if self.verbose else None)

@@ -1,4 +1,4 @@
-"""NCA's objective by trees against all pairs: the cases of `versus tree`."""
+"""NCA's objective by trees and lattices against all pairs: the cases of `versus tree`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from bench.shared.setup import (
 )
 from bench.sides import nca as both
 from fastmetric import NCA, nca_value_and_grad
+from fastmetric.core.lattice.stencils import AXES
 from fastmetric.learn import linear_starts
 from fastmetric.learn.nca.objective import Evaluation, Objective
 from fastmetric.learn.rows import ArrayRows
@@ -43,10 +44,13 @@ class Plan(NamedTuple):
     repeats: int
     auto_sizes: tuple[int, ...]  # of the grid for "auto"
     compact_n: int  # of covertype
+    all_rows: tuple[int, int]  # of covertype, and of a mixture
 
 
-FULL = Plan(n=100_000, repeats=4, auto_sizes=(5_000, 20_000), compact_n=50_000)
-QUICK = Plan(n=5_000, repeats=2, auto_sizes=(5_000,), compact_n=5_000)
+FULL = Plan(100_000, 4, (5_000, 20_000), compact_n=50_000, all_rows=(581_012, 1_000_000))
+QUICK = Plan(5_000, 2, (5_000,), compact_n=5_000, all_rows=(20_000, 20_000))
+_MAPS = (1.0, 4.0, 16.0)  # times the PCA start
+_FIT_ITERATIONS = 50
 _AUTO_SCALES = (0.1, 1.0, 30.0)
 _AUTO_REPEATS = 3
 _COMPACT_SCALES = (1.0, 0.5, 0.25, 0.125)  # of the solution: wider kernels, and more pairs
@@ -63,25 +67,92 @@ def raw(plan: Plan) -> Iterator[Row]:
     yield _row("raw", plan)
 
 
+def lattice(plan: Plan) -> Iterator[Row]:
+    """One evaluation by lattices, for maps of several sizes; the peer is all pairs."""
+    X, y = covertype(plan.n, _COLUMNS, standardised=True)
+    for scale in _MAPS:
+        problem = Problem(scale * _pca(X, y), X, y)
+        tasks = {"peer": partial(_exact, problem), "ours": partial(_grid, problem)}
+        if scale == 1:
+            take_turns(tasks, 1)  # compiles
+        yield _by_lattices("lattice", f"map={scale:g} x start", problem, take_turns(tasks, 3))
+
+
+def all_rows(plan: Plan) -> Iterator[Row]:
+    """One evaluation on all rows of covertype, and on those of a mixture; the peer is our trees."""
+    for name, X, y in _large(plan):
+        problem = Problem(_pca(X, y), X, y)
+        tasks = {"peer": partial(_tree, problem), "ours": partial(_grid, problem)}
+        take_turns(tasks, 1)
+        yield _by_lattices("all_rows", name, problem, take_turns(tasks, plan.repeats))
+
+
+def fits(plan: Plan) -> Iterator[Row]:
+    """A fit by L-BFGS on all rows, with the tolerance that is the default."""
+    for name, X, y in _large(plan):
+        nca = NCA(_COMPONENTS, init="pca", solver="lbfgs", max_iter=_FIT_ITERATIONS)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+            timing = clock(partial(nca.fit, X, y))
+        yield Row(
+            "fits",
+            f"{name} n={len(X):,} {nca.n_iter_} iterations",
+            our_seconds=timing.best,
+            error_bound=nca.error_bound_,
+            note=f"{nca.history_['evaluations'][-1]:g} evaluations; mean objective "
+            f"{nca.objective_:.6f}",
+        )
+
+
+def _large(plan: Plan) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield large data: standardised covertype, and a mixture of six normal classes."""
+    yield "covertype", *covertype(plan.all_rows[0], _COLUMNS, standardised=True)
+    rng, n, D = np.random.default_rng(0), plan.all_rows[1], 8
+    y, means = rng.integers(0, 6, n), 2 * rng.standard_normal((6, D))
+    X = rng.standard_normal((n, D)) @ (np.eye(D) + 0.4 * rng.standard_normal((D, D))) + means[y]
+    yield "mixture", X, y
+
+
+def _pca(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the PCA start."""
+    return linear_starts.start("pca", _COMPONENTS, ArrayRows(X), y.astype(np.intp), _NO_STATE)
+
+
+def _by_lattices(case: str, sizes: str, problem: Problem, timings: dict[str, Timing]) -> Row:
+    """Return the times of a peer and of lattices, and the difference of the mean objective."""
+    n = len(problem.X)
+    (peer_value, peer_gradient), (value, gradient) = (t.result for t in timings.values())
+    bound = nca_value_and_grad(*problem, method="grid", rtol=_RTOL, return_bound=True)[2]
+    return Row(
+        case,
+        f"n={n:,} d={len(problem.A)} rtol={_RTOL:g} {sizes}",
+        peer_seconds=timings["peer"].best,
+        our_seconds=timings["ours"].best,
+        our_error=abs(value - peer_value) / n,
+        error_bound=bound / n,
+        gradient_difference=both.difference(gradient, peer_gradient),
+    )
+
+
 def auto(plan: Plan) -> Iterator[Row]:
-    """What "auto" takes beside the better of both ways, on random normal data; the peer is that."""
+    """What "auto" takes beside the best of all ways, on random normal data; the peer is that."""
     for n, d, scale, rtol in product(plan.auto_sizes, (2, 5), _AUTO_SCALES, (0.0, _RTOL)):
         problem = random_normal(n, 10, d)
         problem = problem._replace(A=scale * problem.A)
         tasks = {
             method: partial(nca_value_and_grad, *problem, method=method, rtol=rtol)
-            for method in ("exact", "tree", "auto")
+            for method in ("exact", "tree", "grid", "auto")
+            if method != "grid" or (rtol and d <= AXES)
         }
         take_turns(tasks, 1)
         seconds = {name: one.best for name, one in take_turns(tasks, _AUTO_REPEATS).items()}
-        best = min(seconds["exact"], seconds["tree"])
+        best = min(one for name, one in seconds.items() if name != "auto")
         over = seconds["auto"] - (1.2 * best + 0.01)
         yield Row(
             "auto",
             f"n={n:,} d={d} scale={scale:g} rtol={rtol:g}",
             peer_seconds=best,
             our_seconds=seconds["auto"],
-            note=f"all pairs {seconds['exact']:.3f} s, trees {seconds['tree']:.3f} s"
+            note=", ".join(f"{name} {one:.3f} s" for name, one in seconds.items())
             + (f"; over 1.2 times + 10 ms by {over:.3f} s" if over > 0 else ""),
             details=seconds,
         )
@@ -127,8 +198,7 @@ def _share_in_reach(Z: np.ndarray) -> float:
 def _row(case: str, plan: Plan) -> Row:
     """Return time and agreement of both ways; the peer is our exact one."""
     X, y = covertype(plan.n, _COLUMNS, standardised=case == "standardised")
-    A = linear_starts.start("pca", _COMPONENTS, ArrayRows(X), y.astype(np.intp), _NO_STATE)
-    problem = Problem(A, X, y)
+    problem = Problem(_pca(X, y), X, y)
     compiling = clock(partial(_load_code, problem)).best
     tasks = {"exact": partial(_exact, problem), "tree": partial(_tree, problem)}
     timings = take_turns(tasks, plan.repeats)
@@ -167,6 +237,11 @@ def _tree(problem: Problem) -> tuple[float, np.ndarray]:
     return nca_value_and_grad(problem.A, problem.X, problem.y, method="tree", rtol=_RTOL)
 
 
+def _grid(problem: Problem) -> tuple[float, np.ndarray]:
+    """Return value and gradient (d, D) by lattices, every P_i within half the tolerance."""
+    return nca_value_and_grad(problem.A, problem.X, problem.y, method="grid", rtol=_RTOL)
+
+
 def _load_code(problem: Problem) -> None:
     """Compile all that both ways need, or load it; raise if there is no way by trees."""
     few = problem._replace(X=problem.X[:_FEW], y=problem.y[:_FEW])
@@ -174,6 +249,7 @@ def _load_code(problem: Problem) -> None:
     try:
         for scale in (1.0, 1e-3):  # rows far from each other, and near
             _tree(few._replace(A=problem.A * scale))
+            _grid(few._replace(A=problem.A * scale))
     except (TypeError, ValueError) as error:  # an unknown argument, or an unknown method
         raise UnavailableError(f"nca_value_and_grad by method='tree' failed ({error})") from error
 
@@ -195,4 +271,12 @@ def _error_bound(problem: Problem) -> float | None:
     return float(seen[-1].error_bound) if seen else None
 
 
-CASES = {"standardised": standardised, "raw": raw, "auto": auto, "compact": compact}
+CASES = {
+    "standardised": standardised,
+    "raw": raw,
+    "lattice": lattice,
+    "all_rows": all_rows,
+    "fits": fits,
+    "auto": auto,
+    "compact": compact,
+}

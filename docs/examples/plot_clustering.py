@@ -30,12 +30,11 @@ print(len(clusters.cluster_centers_), "clusters after", clusters.n_iter_, "steps
 # Clusters and basins
 # -------------------
 # ``ClusterDisplay`` draws a sample of the rows in the colour of their cluster, the centres, which
-# are the modes of the density, and the cluster that a row at any other place would belong to. The
-# many clusters beside the five of most rows are rows far from all others, in grey.
+# are the modes of the density, and the cluster that a row at any other place would belong to.
 display = ClusterDisplay.from_estimator(
-    clusters, X, max_clusters=5, subsample=4000, random_state=0, scatter_kwargs={"s": 5}
+    clusters, X, subsample=4000, random_state=0, scatter_kwargs={"s": 5}
 )
-display.ax_.set_title(f"{len(display.colored)} clusters of 20,000 rows", fontsize=14)
+display.ax_.set_title(f"{len(clusters.cluster_centers_)} clusters of 20,000 rows", fontsize=14)
 plt.show()
 
 

@@ -53,7 +53,7 @@ def accuracy_in_the_plane(projection):
 
 
 colours = plt.get_cmap("tab10").colors
-# sphinx_gallery_thumbnail_number = 3
+# sphinx_gallery_thumbnail_number = 4
 for name, projection in maps.items():
     figure, axis = plt.subplots(figsize=(5.6, 5.6), layout="constrained")
     Z = projection.transform(X_test)

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from fastmetric._validate.arrays import numeric_array
 from fastmetric._validate.wording import shown
+from fastmetric.core.lattice.stencils import AXES
 
 _LEAST_PRIOR = 1e-250  # of their sum: below, one over a compact kernel's sum may overflow
 _MOST = 2**63 - 1  # compiled code counts in 64 bits
@@ -92,11 +93,41 @@ def integer_or_auto(name: str, value: Any, least: int) -> None:
         integer(name, value, least)
 
 
+def tolerance_or_auto(name: str, value: Any) -> None:
+    """Raise if this is neither "auto" nor a tolerance below 1."""
+    if isinstance(value, str):
+        choice(name, value, ("auto",))
+    else:
+        tolerances(value, 0.0)
+
+
 def tolerances(rtol: Any, atol: Any) -> tuple[float, float]:
     """Return a relative tolerance below 1 and an absolute one."""
     if not (given := number("rtol", rtol)) < 1:
         raise ValueError(f"rtol should be less than 1; got {shown(rtol)}.")
     return given, number("atol", atol)
+
+
+def grid(method: str, kernel: str, rtol: Any) -> None:
+    """Raise if method="grid" cannot sum this kernel, or without a tolerance."""
+    if method == "grid" and kernel != "gaussian":
+        raise ValueError(
+            f"method='grid' sums Gaussians, but kernel={kernel!r}. Take kernel='gaussian', or "
+            "method='auto'."
+        )
+    if method == "grid" and rtol == 0:
+        raise ValueError(
+            "method='grid' approximates, but rtol=0.0 asks for exact sums. Give a tolerance, for "
+            "example rtol=1e-3, or take method='auto'."
+        )
+
+
+def grid_dimensions(method: str, d: int, given: str) -> None:
+    """Raise where a lattice has too many dimensions; `given` says what has that many."""
+    if method == "grid" and d > AXES:
+        raise ValueError(
+            f"method='grid' sums in at most {AXES} dimensions, but {given}. Take method='auto'."
+        )
 
 
 def flag(name: str, value: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastmetric import __version__
+from fastmetric import __version__, warmup
 from fastmetric.cli import options as shared
 from fastmetric.cli import work
 from fastmetric.cli.comparison import evaluate
@@ -27,6 +27,7 @@ _EPILOG = """examples:
   fastmetric density geyser.csv --scale --picture density.png
   fastmetric cluster geyser.csv --scale --out clusters.csv
   fastmetric info iris.skops
+  fastmetric warmup
 
 `fastmetric COMMAND --help` lists the options of a command.
 """
@@ -40,6 +41,7 @@ _USAGE = {  # argparse's own would list every option
     "density": "DATA [--queries TABLE] [--out FILE] [--picture FILE] [options]",
     "cluster": "DATA --out FILE [--picture FILE] [options]",
     "info": "MODEL [--trust]",
+    "warmup": "[--jobs N] [--quiet]",
 }
 _MODEL = "made by `fastmetric fit`, or by fastmetric.save in Python"
 _TABLE = "a table, beside ids and target: .csv, .tsv, .parquet, .arrow, .npz, .npy, or - (stdout)"
@@ -91,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_density,
         _add_cluster,
         _add_info,
+        _add_warmup,
     ):
         add(commands)
     return parser
@@ -223,6 +226,19 @@ def _add_info(commands: Any) -> None:
     command = _add_command(commands, "info", info, "say what a saved model is")
     shared.add_data(command, "model", _MODEL)
     shared.add_trust(command)
+
+
+def _add_warmup(commands: Any) -> None:
+    """Add the command `warmup`."""
+    text = "compile everything now, so that no later call has to"
+    command = _add_command(commands, "warmup", _warmup, text)
+    command.add_argument("--jobs", type=int, help="processes that compile (default: all cores)")
+    command.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _warmup(options: Any) -> None:
+    """Compile everything."""
+    warmup(n_jobs=options.jobs, verbose=0 if options.quiet else 1)
 
 
 def _demo(options: Any) -> None:

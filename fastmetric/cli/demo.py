@@ -25,7 +25,9 @@ from fastmetric.cli.pictures import need_matplotlib
 from fastmetric.nca import NCA
 from fastmetric.plotting import Panel, save_projections
 
-_ITERATIONS = 20  # of scikit-learn's NCA: with 30, or its 50, no more digits are right, and it takes longer
+_ITERATIONS = (
+    20  # of scikit-learn's NCA: with 30, or its 50, no more digits are right, and it takes longer
+)
 
 
 class _Split(NamedTuple):

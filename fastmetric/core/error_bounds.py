@@ -203,6 +203,48 @@ def log_rounding(d: int, size: np.ndarray, eps: float) -> np.ndarray:
     return eps * (7.5 * d + (7.5 if eps < 1e-10 else 6.5) * size)
 
 
+def product_rounding(depth: int, slabs: int, eps: float) -> float:
+    """Return the error of an exponent out of products, relative to half the squares of both rows.
+
+    [SUM-12] With H = (|y_i|^2 + |y_j|^2) / 2 an exponent t = |y_i - y_j|^2 / 2 is H - y_i . y_j, at
+    most 2 H, and in units of eps / 2 times H it is off by at most
+
+    * `depth` by a product of so many coordinates, in any order, as |y_i| |y_j| <= H, and one for
+      every further slab that is added to it;
+    * 16 by the rounding of the rows, which are centred, scaled and written: two units of a row move
+      a distance r by 2 (|y_i| + |y_j|) units, and t by 8; the scale, within 1.5 units, t by 6; in
+      float32 one unit of a row is its own, and the others are of float64;
+    * 11 by the two halves, within ten units of float64, and rounded once more in float32;
+    * 7 by the sum of the halves, its difference to the product, that to a shift, and the shift.
+
+    Two more cover the products of such errors.
+    """
+    return (depth + slabs - 1 + 36) * eps / 2
+
+
+class ProductTolerance(NamedTuple):
+    """What one rounding of products may change, where they take the place of differences.
+
+    The rule of all questions that have no certificate of their own; sums of densities, which have
+    one, go by `product_rounding`.
+    """
+
+    float64: float
+    float32: float
+
+    def allows(self, size: float, dtype: np.dtype) -> bool:
+        """Return whether eps times the size of what cancels is within the tolerance.
+
+        The size is relative to the kernel's: squares of rows, or rows, over its width.
+        """
+        eps = float(np.finfo(dtype).eps)
+        return bool(eps * size < (self.float64 if eps < 1e-10 else self.float32))
+
+
+PAIR_GRADIENTS = ProductTolerance(1e-13, 2e-5)  # differences w (q - r), of the longest row
+E_STEPS = ProductTolerance(1e-12, 5e-4)  # exponents, in the mean of the rows
+LOCAL_GAUSSIANS = ProductTolerance(2.5e-10, 2.5e-3)  # exponents, of the longest row and query
+
 COARSEST_SLACK = 0.05  # of squared distances; up to it the bounds of `MapRounding` are proven
 
 

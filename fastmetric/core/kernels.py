@@ -1,7 +1,7 @@
 """Radial kernels of the scaled squared distance s by code: values, slopes, and their bounds.
 
 A kernel is an integer code, because a compiled function passed as an argument would miss Numba's
-disk cache in every new process. Names, volumes and random draws are in `kernel_sums.kernel_table`.
+disk cache in every new process. Names, volumes and random draws are in `learn.kernel_table`.
 
 r = sqrt(s). Every kernel is 1 at s = 0 and decreases; the compact ones are 0 from s = 1 on. The
 bounds are of derivatives in q / h, where s = |q|^2 / (2 h^2) for the Gaussian and |q|^2 / h^2 for

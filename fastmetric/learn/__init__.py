@@ -11,6 +11,7 @@ Files:
 * `linear_starts`: which map do PCA, LDA or RCA give?
 * `nearest_neighbours`: which are every point's nearest others?
 * `tree_search`: how do queries go to a k-d tree, in blocks?
+* `kernel_table`: what are a kernel's volume and variance as a density, and random draws from it?
 * `costs`: what does each step of a sum cost, for every "auto" of sums? The only such table.
 * `chooser`: which way sums for a problem (`choose`), with the whole rule? The only such rule.
 

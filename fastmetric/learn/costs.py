@@ -1,9 +1,9 @@
 """What sums over pairs cost: the one table that every choice of a method asks.
 
 Nanoseconds on the machine named in bench/README.md; only their ratios matter.
-`python -m bench.costs` measures the rows of `Costs` and `EStepCosts` again. Beside them stand the
-sizes from which a structure is considered: below these, building it and counting its work takes
-longer than it could save.
+`python -m bench.costs` measures the rows of `Costs`, `ProductCosts` and `EStepCosts` again. Beside
+them stand the sizes from which a structure is considered: below these, building it and counting its
+work takes longer than it could save.
 """
 
 from __future__ import annotations
@@ -46,7 +46,27 @@ class GridCosts(NamedTuple):
     cell_tap: float  # a pair of taps of the smoothing, at a cell
 
 
-GRID = GridCosts(8.0, 2.0, 2.0, 0.4)
+GRID = GridCosts(25.0, 3.6, 2.0, 0.2)
+GRID_ROW = 150.0  # the bounds and logs of a row's class sums
+GRID_CLASSES = 2e6  # the tasks of class sums, however few rows there are
+
+
+class ProductCosts(NamedTuple):
+    """What log sums of Gaussians by products of matrices cost, in nanoseconds."""
+
+    product: float  # each product of a pair
+    slab: float  # to add the products of a pair over further coordinates
+    pair: float  # of which the exponent is compared
+    kernel: float  # more, if it is added
+    turned: float  # more, if it is added to the sums of both points
+    searched: float  # more, where terms are listed
+    listed: float  # a pair whose exponent is computed again
+    listed_difference: float  # each of its differences
+    alone: float  # each difference of a query that sums by differences would lose to underflow
+
+
+PRODUCTS = ProductCosts(0.034, 0.4, 0.6, 1.0, 0.4, 0.6, 30.0, 0.3, 2.8)
+PRODUCTS_IN_FLOAT32 = ProductCosts(0.017, 0.2, 0.3, 0.5, 0.3, 0.5, 30.0, 0.3, 2.8)
 
 
 class GaussianCosts(NamedTuple):
@@ -95,10 +115,12 @@ TREE_ROWS = 5000  # of points, and of four times the queries: log sums with thei
 TREE_ROWS_PER_SEGMENT = 50
 TREE_POINTS = 1000  # log sums over a tree that is built in any case
 TREE_PAIRS = 2e8  # log sums by segment
-TREE_POINT, TREE_QUERY = 150.0, 250.0  # nanoseconds at least: a tree of points, and of queries
+TREE_POINT, TREE_QUERY = 250.0, 400.0  # nanoseconds at least: a tree of points, and of queries
+TREE_TRIAL, TREE_TRIAL_SHARE = 5e6, 0.2  # nanoseconds, and of the best way: trees built in vain
 GRID_QUERIES = 500
 CUTOFF_QUERIES = 500
 PRODUCT_DIMENSIONS = 16  # from which on the E-step multiplies rows instead of taking differences
+PRODUCT_ROWS = 512  # of points, and of queries, from which on densities multiply rows
 NEIGHBOUR_LIST_PAIRS = 1.2e7  # that may be listed, of 8 or 12 bytes
 FEW_PRODUCTS_SHARE = 0.25  # of the weights: fewer are multiplied one by one
 GAUSSIAN_TREE_ROWS = 256  # queries, and local Gaussians

@@ -74,10 +74,13 @@ def columns(name: str, chosen: Any, n: int) -> tuple[int, int]:
 def labels_beside(name: str, labels: Any, n: int) -> np.ndarray:
     """Return labels as an array, one for each of n rows."""
     array = np.asarray(labels)
+    wanted = f"{name} should be one label for each of the {n} rows of X"
     if array.shape != (n,):
-        raise ValueError(
-            f"{name} should be one label for each of the {n} rows of X; got {shown(labels)}."
-        )
+        raise ValueError(f"{wanted}; got {shown(labels)}.")
+    try:
+        np.unique(array)
+    except TypeError as error:
+        raise ValueError(f"{wanted}, all of one type; got {shown(labels)}.") from error
     return array
 
 
@@ -93,12 +96,13 @@ def drawn_rows(subsample: Any, random_state: Any, n: int) -> np.ndarray:
 def limits(points: np.ndarray, eps: float | None, share: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the least and the largest coordinates of a picture of the points, shape (d,) each.
 
-    They lie `eps` beyond those of the points; None: `share` of their range, or of 1 if that is 0.
+    They lie `eps` beyond those of the points; None: `share` of their range; if that is 0, of their
+    size, or of 1 if that is more.
     """
     low, high = points.min(axis=0).astype(float), points.max(axis=0).astype(float)
     if eps is not None:
         return low - eps, high + eps
-    spread = np.where(high > low, high - low, 1.0)
+    spread = np.where(high > low, high - low, np.maximum(1.0, np.abs(high)))
     return low - share * spread, high + share * spread
 
 

@@ -108,6 +108,8 @@ class ClusterDisplay:
         subsample: Any = 10_000,
         random_state: Any = None,
         multiclass_colors: Any = None,
+        xlabel: str | None = None,
+        ylabel: str | None = None,
         ax: Any = None,
         scatter_kwargs: dict[str, Any] | None = None,
     ) -> ClusterDisplay:
@@ -139,6 +141,8 @@ class ClusterDisplay:
             Determines the rows that are drawn, if not all.
         multiclass_colors : str or list of colours, default=None
             A colour for each cluster that has one, or the name of a colour map of matplotlib.
+        xlabel, ylabel : str, default=None
+            The labels of the axes; None: the names of the features.
         ax : matplotlib.axes.Axes, default=None
             Where to draw; None: on a new figure.
         scatter_kwargs : dict, default=None
@@ -186,8 +190,8 @@ class ClusterDisplay:
             xx1=xx1,
             response=response,
             multiclass_colors=multiclass_colors,
-            xlabel=names[pair[0]],
-            ylabel=names[pair[1]],
+            xlabel=names[pair[0]] if xlabel is None else xlabel,
+            ylabel=names[pair[1]] if ylabel is None else ylabel,
         )
         return display.plot(ax=ax, scatter_kwargs=scatter_kwargs)
 

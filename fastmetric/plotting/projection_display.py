@@ -114,6 +114,8 @@ class ProjectionDisplay:
         subsample: Any = 10_000,
         random_state: Any = None,
         multiclass_colors: Any = None,
+        xlabel: str | None = None,
+        ylabel: str | None = None,
         ax: Any = None,
         scatter_kwargs: dict[str, Any] | None = None,
     ) -> ProjectionDisplay:
@@ -145,6 +147,8 @@ class ProjectionDisplay:
             Determines the rows that are drawn, if not all.
         multiclass_colors : str or list of colours, default=None
             A colour for each class, or the name of a colour map of matplotlib.
+        xlabel, ylabel : str, default=None
+            The labels of the axes; None: the names of the components.
         ax : matplotlib.axes.Axes, default=None
             Where to draw; None: on a new figure.
         scatter_kwargs : dict, default=None
@@ -188,8 +192,8 @@ class ProjectionDisplay:
             xx1=xx1,
             response=response,
             multiclass_colors=multiclass_colors,
-            xlabel=names[pair[0]],
-            ylabel=names[pair[1]],
+            xlabel=names[pair[0]] if xlabel is None else xlabel,
+            ylabel=names[pair[1]] if ylabel is None else ylabel,
         )
         return display.plot(ax=ax, scatter_kwargs=scatter_kwargs)
 
@@ -311,7 +315,8 @@ def _response(plane: _Plane, grid: Any, method: str | None, whole: bool) -> np.n
 
 def _known(classes: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
     """Return the classes of the classifier; raise if rows have labels that are not among them."""
-    strangers = [] if labels is None else [one for one in labels.tolist() if one not in classes]
+    known = set(classes.tolist())
+    strangers = [] if labels is None else [one for one in labels.tolist() if one not in known]
     if strangers:
         raise ValueError(
             f"y should hold labels that the estimator was fitted to; got {shown(strangers[:6])} "

@@ -185,6 +185,19 @@ def test_a_density_of_one_feature_is_a_line():
     assert display.surface_ is None
 
 
+@pytest.mark.parametrize("scale", [1e-150, 1e-8, 1.0, 1e8, 1e150])
+@pytest.mark.parametrize("rows", [MOONS, MOONS[:1], np.ones((3, 2)), np.eye(2) * 1e3])
+def test_densities_of_any_scale_are_drawn(scale, rows):
+    X = rows * scale
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        density = KernelDensity(bandwidth=0.3 * scale).fit(X)
+        display = DensityDisplay.from_estimator(density, X, grid_resolution=15)
+        display.figure_.canvas.draw()
+    assert np.isfinite(display.response).all()
+    assert np.all(np.diff(display.surface_.levels) > 0)
+
+
 def test_densities_of_scikit_learn_are_drawn():
     model = GaussianMixture(2, random_state=0).fit(MOONS)
     display = DensityDisplay.from_estimator(model, MOONS, levels=[-6, -4, -2])
@@ -326,6 +339,7 @@ WRONG = {
         {"subsample": 0},
         {"random_state": "0"},
         {"y": [0, 1]},
+        {"y": [0, "1", None] * 50},
         {"multiclass_colors": "no such map"},
         {"multiclass_colors": ["red"]},
         {"ax": "here"},

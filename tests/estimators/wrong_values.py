@@ -194,6 +194,7 @@ SEED = Parameter(
 POSITIVE = Parameter(FROM_1, (np.int64(1), np.uint8(2)), (np.array(1), 1.0, 2**63))
 COMMON = {"verbose": Parameter(VERBOSE, (np.bool_(True), np.int64(1))), "n_jobs": Parameter(JOBS)}
 RTOL = Parameter(TOLERANCE, (np.float32(0.5),), (1.0, -1e-9))
+RTOL_OR_AUTO = RTOL._replace(more_legal=(*RTOL.more_legal, "auto"))
 TOL = Parameter(NUMBER, (np.float32(0.5), np.int64(1)))
 FLAGS = Parameter(FLAG, (False, np.bool_(True)))
 INIT = ("auto", "rca", "pca", "identity")
@@ -210,7 +211,7 @@ TABLE: dict[str, dict[str, Parameter]] = {
         "background": Parameter(keys("True", "0.5"), (False, "learn", np.float32(0.5))),
         "priors": PRIORS,
         "method": METHOD,
-        "rtol": RTOL,
+        "rtol": RTOL_OR_AUTO,
         "solver": one_of("auto", "lbfgs", "stochastic", "minibatch"),
         "batch_size": Parameter(FROM_2, ("auto", np.int64(3)), (2.0, 2**63)),
         "batches": one_of("random", "farthest", "projection"),

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastmetric import kernel_sums
-from fastmetric.learn.kernel_sums.kernel_table import NAMES as KERNELS
 from fastmetric.learn.kernel_sums.log_sums import KernelSums, _parts_of_like_weights
+from fastmetric.learn.kernel_table import NAMES as KERNELS
 from tests.learn.test_kernel_sums import Case, check, truth
 from tests.twins.density import WIDE
 

@@ -99,15 +99,15 @@ def test_same_bits_for_every_number_of_threads():
         assert np.array_equal(first[1], again[1])
 
 
-def test_auto_agrees_with_trees_and_all_pairs():
+def test_auto_agrees_with_one_of_the_methods():
     X, y = _data(6000, 4, 3)
     for scale in (0.1, 30.0):
         A = scale * np.eye(2, 4)
         values = {
             method: nca_value_and_grad(A, X, y, method=method, rtol=1e-3)[0]
-            for method in ("exact", "tree", "auto")
+            for method in ("exact", "tree", "grid", "auto")
         }
-        assert values["auto"] in (values["exact"], values["tree"])
+        assert values.pop("auto") in values.values()
 
 
 def test_float32_is_close_to_float64():

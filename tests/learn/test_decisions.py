@@ -18,7 +18,7 @@ from fastmetric.learn.manifold.neighbourhood_pca import LocalGaussians
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
-from fastmetric.learn.nca.training import choose_batch_size, choose_solver
+from fastmetric.learn.nca.training import choose_batch_size, choose_solver, choose_tolerance
 from fastmetric.learn.pair_sums.ways import WAYS as PAIR_WAYS
 from fastmetric.learn.rows import ArrayRows
 
@@ -27,11 +27,11 @@ def _normal(n, d, scale=1.0, seed=0):
     return scale * np.random.default_rng(seed).standard_normal((n, d))
 
 
-def _nca_way(n, d, kernel, method, m=None, scale=1.0, n_classes=2):
+def _nca_way(n, d, kernel, method, m=None, scale=1.0, n_classes=2, rtol=0.0):
     """Return the name of the class that sums for NCA's objective."""
     y = np.arange(n) % n_classes
     problem = Objective(
-        ArrayRows(_normal(n, d)), y, mixture=Mixture(kernel), method=method, rtol=1e-2
+        ArrayRows(_normal(n, d)), y, mixture=Mixture(kernel), method=method, rtol=rtol
     )
     Z = problem.project(scale * np.eye(d))
     class_weights = problem.mixture.class_weights(problem.classes.sizes, d)
@@ -54,7 +54,7 @@ NCA = [
     (300, 3, "biweight", "tree", 40, 1.0, "CutoffGrid"),
     (300, 4, "biweight", "tree", None, 1.0, "ClassTrees"),
     (4999, 2, "gaussian", "auto", None, 0.1, "SymmetricPairs"),
-    (20_000, 1, "gaussian", "auto", None, 3.0, "ClassTrees"),
+    (20_000, 1, "gaussian", "auto", None, 3.0, "SymmetricPairs"),
     (6000, 8, "gaussian", "auto", None, 0.7, "SymmetricPairs"),
     (6000, 13, "gaussian", "auto", None, 0.1, "SymmetricPairs"),
     (20_000, 1, "gaussian", "auto", 1000, 3.0, "RowPairs"),
@@ -74,14 +74,38 @@ def test_objective(n, d, kernel, method, m, scale, way):
     assert _nca_way(n, d, kernel, method, m, scale) == way
 
 
+NCA_WITHIN = [
+    # n, d, rtol, method, rows, scale, way
+    (300, 2, 1e-2, "grid", None, 1.0, "ClassLattices"),
+    (300, 2, 1e-2, "grid", 40, 1.0, "ClassLattices"),
+    (300, 2, 0.0, "grid", None, 1.0, "SymmetricPairs"),
+    (300, 4, 1e-2, "grid", None, 1.0, "SymmetricPairs"),
+    (999, 2, 1e-2, "auto", None, 1.0, "SymmetricPairs"),
+    (20_000, 1, 1e-2, "auto", None, 3.0, "ClassLattices"),
+    (20_000, 2, 1e-2, "auto", None, 3.0, "ClassLattices"),
+    (20_000, 3, 1e-2, "auto", None, 1.0, "ClassLattices"),
+    (20_000, 2, 1e-6, "auto", None, 3.0, "ClassLattices"),
+    (20_000, 2, 1e-10, "auto", None, 3.0, "SymmetricPairs"),
+    (20_000, 2, 1e-2, "auto", 1000, 3.0, "ClassLattices"),
+    (20_000, 2, 1e-2, "auto", 50, 3.0, "RowPairs"),
+    (20_000, 2, 1e-2, "auto", None, 1e5, "RowPairs"),  # too many cells
+    (20_000, 4, 1e-2, "auto", None, 30.0, "ClassTrees"),
+]
+
+
+@pytest.mark.parametrize(("n", "d", "rtol", "method", "m", "scale", "way"), NCA_WITHIN)
+def test_objective_within_a_tolerance(n, d, rtol, method, m, scale, way):
+    assert _nca_way(n, d, "gaussian", method, m, scale, rtol=rtol) == way
+
+
 def test_objective_of_small_classes_takes_no_trees():
     assert _nca_way(20_000, 1, "gaussian", "auto", scale=3.0, n_classes=401) == "SymmetricPairs"
 
 
-def _posterior_way(n, m, d, kernel, method, scale=1.0):
+def _posterior_way(n, m, d, kernel, method, scale=1.0, rtol=0.0):
     """Return the name of the class that sums for class posteriors."""
     offsets = np.array([0, n // 2, n])
-    posterior = Posterior(_normal(n, d, scale), offsets, Mixture(kernel), method=method, rtol=1e-2)
+    posterior = Posterior(_normal(n, d, scale), offsets, Mixture(kernel), method=method, rtol=rtol)
     return type(choose(posterior._pairs(_normal(m, d, scale, seed=1)), PAIR_WAYS, method)).__name__
 
 
@@ -106,6 +130,20 @@ POSTERIOR = [
 @pytest.mark.parametrize(("n", "m", "d", "kernel", "method", "scale", "way"), POSTERIOR)
 def test_posterior(n, m, d, kernel, method, scale, way):
     assert _posterior_way(n, m, d, kernel, method, scale) == way
+
+
+POSTERIOR_WITHIN = [
+    # n, queries, d, rtol, method, scale, way
+    (300, 100, 2, 1e-2, "grid", 1.0, "ClassLattices"),
+    (300, 100, 4, 1e-2, "grid", 1.0, "RowPairs"),
+    (20_000, 10_000, 2, 1e-3, "auto", 3.0, "ClassLattices"),
+    (20_000, 499, 2, 1e-3, "auto", 3.0, "RowPairs"),
+]
+
+
+@pytest.mark.parametrize(("n", "m", "d", "rtol", "method", "scale", "way"), POSTERIOR_WITHIN)
+def test_posterior_within_a_tolerance(n, m, d, rtol, method, scale, way):
+    assert _posterior_way(n, m, d, "gaussian", method, scale, rtol) == way
 
 
 def _e_step_way(n, d, q, scale, gap=0.0):
@@ -142,7 +180,7 @@ KERNEL_SUMS = [
     (5000, 1, "gaussian", 100.0, True, True),
     (5000, 1, "epanechnikov", 100.0, True, True),
     (3000, 8, "gaussian", 0.5, True, False),  # log sums within 1e-3 are those of float32 leaves
-    (3000, 30, "gaussian", 1.0, True, False),
+    (3000, 30, "gaussian", 1.0, False, False),  # no point is near: no tree is built
 ]
 
 
@@ -163,6 +201,19 @@ def test_solver():
         ("stochastic", 100, 2): "stochastic",
     }
     assert {key: choose_solver(*key) for key in table} == table
+
+
+def test_tolerance():
+    table = {
+        ("auto", 5_000, "auto"): 0.0,
+        ("auto", 5_001, "auto"): 1e-6,
+        ("auto", 5_001, "exact"): 1e-6,  # all pairs have no error
+        ("auto", 100, "tree"): 0.0,
+        ("auto", 100, "grid"): 1e-6,
+        (0.0, 10**6, "auto"): 0.0,
+        (1e-2, 100, "auto"): 1e-2,
+    }
+    assert {key: choose_tolerance(*key) for key in table} == table
 
 
 def test_batch_size():

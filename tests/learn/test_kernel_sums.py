@@ -21,8 +21,8 @@ from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.core.walk.interaction_lists import Walk
 from fastmetric.core.walk.query_groups import GROUP, Rule
 from fastmetric.learn.kernel_sums.certified_walks import WalkSums, walk_sums
-from fastmetric.learn.kernel_sums.kernel_table import NAMES as KERNELS
 from fastmetric.learn.kernel_sums.log_sums import KernelSums
+from fastmetric.learn.kernel_table import NAMES as KERNELS
 from tests.twins import density as naive
 
 COMPACT = [kernel for kernel in KERNELS if kernel not in ("gaussian", "exponential")]

@@ -18,7 +18,7 @@ from fastmetric.core.kernels import (
     shifted_kernel,
     slope_bound,
 )
-from fastmetric.learn.kernel_sums.kernel_table import (
+from fastmetric.learn.kernel_table import (
     EXP_BANDWIDTH,
     KERNELS,
     SMOOTH,

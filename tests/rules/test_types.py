@@ -21,9 +21,9 @@ from fastmetric import (
     manifold_parzen,
     nca,
 )
-from fastmetric.learn import linear_starts
+from fastmetric.learn import kernel_table, linear_starts
 from fastmetric.learn.coincidence import likelihood_solvers
-from fastmetric.learn.kernel_sums import kernel_table, log_sums
+from fastmetric.learn.kernel_sums import log_sums
 from fastmetric.learn.nca import training
 from fastmetric.learn.optim import row_batches
 from fastmetric.learn.pair_sums import ways

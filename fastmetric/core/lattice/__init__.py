@@ -9,6 +9,7 @@ query adds up the cells around it. The time is linear in points, queries and cel
 * `moments`: what takes the place of the points of a line, where they are many times the cells?
 * `smoothing`: how is a lattice convolved along one axis?
 * `reading`: what are the sums at queries, with bounds, and their slopes?
+* `segment_lattices`: what are the sums over segments of the points, and the gradient?
 
 Data flow: `learn.lattices.lattice_plan` chooses spacing and widths for a tolerance,
 `lattice_taps` turns them into polynomials; `learn.lattices.point_lattice` runs the loops of this
@@ -33,6 +34,11 @@ of eight taps for every point, within the same share of the tolerance.
 
 **Three axes, always.** Axes that the data do not have are one cell long and have one tap, so that
 one compiled loop serves one, two and three dimensions.
+
+**float64 throughout.** In float32 spreading, smoothing and reading 580,000 points took 21 ms, not
+30, in two dimensions, 192 instead of 225 in three. But a cell would lose half a unit of 6e-8 for
+each of its points, so that tasks would have to be of some thousand points and added in float64, and
+the logs take as long as before: 10 to 15 % of a density remained, and were not taken.
 
 **A task owns a lattice.** Where the lattice fits into a cache, a task adds its points, in any
 order, to a lattice of its own; else points are sorted by tile, and a task's lattice covers the

@@ -9,6 +9,7 @@ import numpy as np
 from fastmetric._jit import jit, jit_in_order, uncounted
 from fastmetric.core.lattice.stencils import (
     AXES,
+    hold,
     make_scratch,
     place_point,
     place_slopes,
@@ -22,7 +23,7 @@ class Readers(NamedTuple):
 
     rows: np.ndarray  # (m, d)
     order: np.ndarray  # (m,): which query comes when; or empty
-    own_weights: np.ndarray  # (m,): of the point that a query is, left out; or empty
+    own_weights: np.ndarray  # (m,): of the point that a query is, left out; (1,) of all; or empty
     own_kernel: np.ndarray  # the kernel of a point with itself along an axis, a polynomial
 
 
@@ -34,7 +35,7 @@ def read_values(values, readers, first, last, lattice, stencil):
     """
     made, out = make_scratch(stencil), np.zeros((2, last - first))
     values, readers, lattice, stencil = uncounted((values, readers, lattice, stencil))
-    scratch = uncounted(made)
+    scratch, common = uncounted(made), readers.own_weights.size == 1
     for p in range(first, last):
         i = readers.order[p] if readers.order.size else p
         unused = place_point(readers.rows[i], lattice, stencil, scratch)
@@ -42,9 +43,12 @@ def read_values(values, readers, first, last, lattice, stencil):
             out[0, p - first] = np.nan
             continue
         out[0, p - first] = read_point(lattice, stencil, scratch, unused, values)
-        if readers.own_weights.size and readers.own_weights[i] != 0:
-            own = _own_kernel(readers.rows[i], lattice, readers.own_kernel)
-            out[1, p - first] = own * readers.own_weights[i]
+        if readers.own_weights.size:
+            weight = readers.own_weights[0 if common else i]
+            if weight != 0:
+                own = _own_kernel(readers.rows[i], lattice, readers.own_kernel)
+                out[1, p - first] = own * weight
+    hold(made)
     return out
 
 
@@ -68,14 +72,23 @@ def intervals(found, margins):
         if np.isnan(value):
             out[0, i], out[1, i] = 0.0, np.inf
             continue
-        margin = value * margins.relative + own * margins.own_error
-        least, most = max(0.0, value - own - margin), max(0.0, value - own + margin)
-        upper = np.inf
-        for k in range(margins.lines.shape[0]):
-            upper = min(upper, margins.lines[k, 0] * most + margins.lines[k, 1])
-        out[0, i] = max(0.0, least * margins.lower * (1 - margins.stretch) - margins.lost)
-        out[1, i] = upper * (1 + margins.stretch * (1 + margins.stretch)) + margins.lost
+        out[0, i], out[1, i] = bounds_of(value, own, 0.0, margins)
     return out
+
+
+@jit_in_order
+def bounds_of(value, own, rounded, margins):
+    """Return bounds of a sum, from the value of a lattice and what is left out of it.
+
+    `rounded` is an error of the value beside its margin.
+    """
+    margin = value * margins.relative + own * margins.own_error + rounded
+    least, most = max(0.0, value - own - margin), max(0.0, value - own + margin)
+    upper = np.inf
+    for k in range(margins.lines.shape[0]):
+        upper = min(upper, margins.lines[k, 0] * most + margins.lines[k, 1])
+    lower = max(0.0, least * margins.lower * (1 - margins.stretch) - margins.lost)
+    return lower, upper * (1 + margins.stretch * (1 + margins.stretch)) + margins.lost
 
 
 @jit
@@ -99,6 +112,7 @@ def read_slopes(values, readers, first, last, lattice, stencil):
         for k in range(d):
             slope = found[1] if unused + k == 0 else found[2] if unused + k == 1 else found[3]
             out[1 + k, p - first] = slope
+    hold(made)
     return out
 
 

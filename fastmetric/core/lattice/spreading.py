@@ -12,6 +12,7 @@ from fastmetric.core.lattice.stencils import (
     LANES,
     Lattice,
     add_point,
+    hold,
     make_scratch,
     place_point,
 )
@@ -44,6 +45,7 @@ def spread_points(rows, weights, order, span, lattice, stencil):
         add_point(
             weights[0 if common else j], lattice, stencil, scratch, unused, span.first_cell, cells
         )
+    hold(made)
     return values
 
 

@@ -206,6 +206,11 @@ def make_scratch(stencil):
 
 
 @jit
+def hold(scratch):
+    """Do nothing: until this call the arrays exist. Without it they are freed after `uncounted`."""
+
+
+@jit
 def place_point(row, lattice, stencil, scratch):
     """Write the taps of a point (d,) and their cells; the last d axes are the data's."""
     unused = AXES - row.size
@@ -278,3 +283,42 @@ def read_point_slopes(lattice, stencil, scratch, unused, values):
         slope1 += found[2]
         slope2 += found[3]
     return total, slope0, slope1, slope2
+
+
+@jit
+def place_own(row, lattice, own, scratch):
+    """Write what a point adds to itself along each axis, by polynomials `own` (1, terms, LANES).
+
+    Lane 0 has the kernel, lane 1 the kernel weighted by the distance, in cells; instead of the
+    slopes of `scratch`.
+    """
+    unused = AXES - row.size
+    for k in range(unused, AXES):
+        place = (row[k - unused] - lattice.origin[k]) * lattice.inverse_spacing
+        within = scratch.slopes.dtype.type(place - np.floor(place) - 0.5)
+        _evaluate(own, 0, within, scratch.slopes, k * scratch.slopes.shape[1])
+
+
+@jit
+def read_slopes_from(values, first, steps, stencil, scratch, unused):
+    """Return the value and the slopes of `read_point_slopes` from the cell of the first tap on.
+
+    `steps` are those between neighbours along the first two axes.
+    """
+    counts, total, slope0, slope1, slope2 = counts_of(stencil, unused), 0.0, 0.0, 0.0, 0.0
+    for chunk in range(stencil.coefficients.shape[0]):
+        found = _read_slopes(values, first, steps, counts, chunk, scratch.taps, scratch.slopes)
+        total += found[0]
+        slope0 += found[1]
+        slope1 += found[2]
+        slope2 += found[3]
+    return total, slope0, slope1, slope2
+
+
+@jit
+def read_value_from(values, first, steps, stencil, scratch, unused):
+    """Return the value of `read_point` from the cell of the first tap on."""
+    counts, total = counts_of(stencil, unused), 0.0
+    for chunk in range(stencil.coefficients.shape[0]):
+        total += _read_rows(values, first, steps, counts, chunk, scratch.taps)
+    return total

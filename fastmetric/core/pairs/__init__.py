@@ -4,6 +4,8 @@
 * `partition`: how are the pairs cut into blocks?
 * `dense_pairs`: what are the class sums and gradients of one block of all pairs?
 * `cell_list`: what are those of a compact kernel, over the pairs within its cutoff?
+* `product_tiles`: what are sums of Gaussians out of products of matrices, and which terms are
+  computed again by differences?
 * `product_weights`: what are the responsibilities of a panel of rows, out of a matrix product?
 * `neighbour_list`: what are those where few pairs count, each pair once?
 * `labelled_pairs`: what are likelihood, gradient, length scales and impostors of given pairs?
@@ -36,6 +38,14 @@ loop would cover both cases, but do not vectorise.
 small matrix products. That loses about eps |q|, and is done only where the loss is below 1e-13 of
 the kernel's width (2e-5 in float32). In row blocks a row with fewer than one nonzero weight in
 sixteen is computed pair by pair, and a tile without any is skipped.
+
+**Few terms make up a sum in many dimensions.** Exponents out of products are off by some units of
+the rows' squares over the bandwidth's. Where that is more than a sum may lose, the terms within a
+few nats of the largest are listed and computed by differences; all others are so small that their
+error does not matter. A list has room for 64 terms of a row in a block; a row with more is given up
+and summed by differences altogether. Where all terms count, the bandwidth is wide, exponents are
+small, and products are accurate enough. Totals are in units of a power of two, so that a nearer
+point rescales them without rounding: a row may meet nearer points any number of times.
 
 **A cell list with sorted columns.** For a compact kernel in up to three dimensions, cells are a
 quarter of the cutoff across, and points within a column of cells are sorted along the axis of the

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmetric._jit import jit
+from fastmetric.core.error_bounds import PAIR_GRADIENTS
 from fastmetric.core.vector.exp import bits_float, float_bits
 from fastmetric.core.vector.register_blocks import (
     ROWS,
@@ -28,10 +29,6 @@ TILE_COLS = 12 * ALIGN
 
 # From this dimension on taking the scatter apart into products pays.
 _PRODUCTS_FROM = 8
-
-# The largest error of a scattered difference, in units of the kernel's width, that taking
-# it apart may cause.
-_PRODUCT_ERROR = {np.dtype(np.float64): 1e-13, np.dtype(np.float32): 2e-5}
 
 
 class Points(NamedTuple):
@@ -83,8 +80,8 @@ def products_are_safe(Z: np.ndarray) -> bool:
 
     That loses about eps |q|; `Z` should be centred.
     """
-    error = np.finfo(Z.dtype).eps * np.sqrt(np.einsum("ij,ij->i", Z, Z).max())
-    return bool(Z.shape[1] >= _PRODUCTS_FROM and error < _PRODUCT_ERROR[Z.dtype])
+    longest = np.sqrt(np.einsum("ij,ij->i", Z, Z).max())
+    return Z.shape[1] >= _PRODUCTS_FROM and PAIR_GRADIENTS.allows(longest, Z.dtype)
 
 
 @jit

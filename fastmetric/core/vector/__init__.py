@@ -27,9 +27,10 @@ in float32.
 
 **Distances by differences.** |q - r|^2 is the sum of squared differences, not |q|^2 + |r|^2 - 2
 q.r. The product form loses about eps (|q|^2 + |r|^2), whatever the distance: for clusters far
-apart no digit is left. It would not be faster either, up to about 50 dimensions: it saves the
-subtraction, but subtractions and multiply-adds use different pipes on current CPUs, and
-differences already run at the full rate of multiply-adds.
+apart no digit is left. Up to some 25 dimensions it would not be faster either: it saves the
+subtraction, but subtractions and multiply-adds use different pipes on current CPUs. Beyond, where
+the points of a tile leave the first-level cache, products by BLAS are faster; densities take them
+where a bound shows that they lose nothing that matters (`core.pairs.product_tiles`).
 
 **An exp that vectorises.** LLVM has no vector exp to call from a Numba loop, and a scalar call per
 pair would take most of the time. `exp` reduces the range by x = k ln 2 + r, takes e^r from a

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastmetric import engine
 from fastmetric.core.kernels import GAUSSIAN
-from fastmetric.core.lattice.stencils import AXES
+from fastmetric.core.lattice.stencils import AXES, LANES
 from fastmetric.core.walk.query_groups import Rule
 from fastmetric.learn import costs
 from fastmetric.learn.chooser import choose
@@ -37,12 +37,12 @@ _CELLS, _CELLS_PER_ROW = 1 << 21, 2  # of a lattice at most: so many, or for eve
 
 
 class Fit(NamedTuple):
-    """A plan, the box that its lattice covers, and what the sums by it take."""
+    """A plan, the box that its lattice covers, and how many cells that are."""
 
     plan: Plan
     rtol: float
     box: Box
-    nanoseconds: float
+    cells: float
 
 
 class LatticeSums:
@@ -73,14 +73,14 @@ class LatticeSums:
     def fit(self) -> Fit | None:
         """Return the cheapest plan; None, if every lattice has too many cells."""
         problem, sums = self.problem, self.problem.sums
-        n, m, d = problem.n, len(problem.rows), problem.rows.shape[1]
+        n, m = problem.n, len(problem.rows)
         box, most = self._box(), max(_CELLS, _CELLS_PER_ROW * (n + m))
         found = []
         for plan in _plans(problem):
             cells = math.prod(shape_of(plan, box, sums.bandwidth))
             if cells <= most and 1 / (plan.spacing * sums.bandwidth) < math.inf:
-                found.append(Fit(plan, _tolerance(problem), box, _price(plan, d, n, m, cells)))
-        return min(found, key=lambda fit: fit.nanoseconds, default=None)
+                found.append(Fit(plan, _tolerance(problem), box, cells))
+        return min(found, key=self._price, default=None)
 
     def _box(self) -> Box:
         """Return the box of the points, with room for queries around it."""
@@ -96,7 +96,14 @@ class LatticeSums:
 
     def cost(self) -> float:
         """Return what the sums will take, in nanoseconds."""
-        return math.inf if self.fit is None else self.fit.nanoseconds
+        return math.inf if self.fit is None else self._price(self.fit)
+
+    def _price(self, fit: Fit) -> float:
+        """Return what a lattice takes, in nanoseconds: by counts."""
+        (m, d), table, plan = self.problem.rows.shape, costs.GRID, fit.plan
+        each = table.place * d + table.row * plan.width ** (d - 1) * -(-plan.width // LANES)
+        cell = table.cell + table.cell_tap * d * (plan.reach + 1)
+        return (self.problem.n + m) * each + fit.cells * cell
 
     def log_sums(self, label: str | None = None, rule: Rule | None = None) -> np.ndarray:
         """Return the logs of the sums and of their bounds (3, m), up to rounding."""
@@ -194,19 +201,26 @@ class LatticeSums:
         _, lattice, values = kept  # another thread may have replaced that of `sums` since
         return lattice, values, sorting
 
+    def _own_weights(self) -> np.ndarray:
+        """Return the weights (m,) of the points that the queries are, or (1,) of all; or none."""
+        problem, sums = self.problem, self.problem.sums
+        if problem.query is None and len(sums.points) == len(sums.X):
+            return sums.any_weights
+        own = problem.own
+        if own is None:
+            return NO_WEIGHTS
+        by_point = np.zeros(len(sums.X) + 1)  # the last one: no point
+        by_point[sums.kept] = sums.weights
+        return by_point[own]
+
     def _intervals(self, fit: Fit, label: str | None) -> np.ndarray:
         """Return certified bounds (2, m) of the sums, lower and upper."""
         problem, sums = self.problem, self.problem.sums
-        points, own, rows = sums.points, problem.own, problem.rows
+        points, rows, own_weights = sums.points, problem.rows, self._own_weights()
         lattice, values, sorting = self.smoothed(fit, label)
-        own_weights = NO_WEIGHTS
-        if own is not None:
-            by_point = np.zeros(len(sums.X) + 1)  # the last one: no point
-            by_point[sums.kept] = sums.weights
-            own_weights = by_point[own]
         if sorting is None or rows is not points:
             sorting = lattice.sorting(rows)
-        margins = lattice.margins(len(points), sums.total, own is not None)
+        margins = lattice.margins(len(points), sums.total, own_weights.size > 0)
         return lattice.read(values, rows, sorting, own_weights, margins, label)
 
 
@@ -225,10 +239,3 @@ def _plans(problem: SumProblem) -> tuple[Plan, ...]:
         return ()
     log_mass = 2 * math.ceil((max(0.0, math.log(problem.sums.total)) + _LIGHTER) / 2)
     return plans(problem.rows.shape[1], _tolerance(problem), float(log_mass))
-
-
-def _price(plan: Plan, d: int, n: int, m: int, cells: float) -> float:
-    """Return what a lattice takes, in nanoseconds: by counts."""
-    table, rows = costs.GRID, plan.width ** (d - 1) * -(-plan.width // 8)
-    each = table.place * d + table.row * rows
-    return (n + m) * each + cells * (table.cell + d * (plan.reach + 1) * table.cell_tap)

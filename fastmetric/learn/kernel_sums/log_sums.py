@@ -24,9 +24,9 @@ from fastmetric.core.walk.query_groups import GROUP, LONGEST, Queries, Reference
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.kernel_sums.bandwidths import Metric
 from fastmetric.learn.kernel_sums.certified_walks import group_starts, in_float32
-from fastmetric.learn.kernel_sums.kernel_table import KERNELS
 from fastmetric.learn.kernel_sums.lattice_steps import STEPPING_WAYS
 from fastmetric.learn.kernel_sums.lattice_sums import LatticeSums
+from fastmetric.learn.kernel_sums.product_sums import ProductSums
 from fastmetric.learn.kernel_sums.sum_problem import (
     ROOT,
     Options,
@@ -35,11 +35,12 @@ from fastmetric.learn.kernel_sums.sum_problem import (
     SumWay,
 )
 from fastmetric.learn.kernel_sums.walk_ways import WALKS
+from fastmetric.learn.kernel_table import KERNELS
 from fastmetric.learn.lattices.point_lattice import Box, PointLattice, box_of
 from fastmetric.learn.tree_building import NODES, SUMS_LEAF_SIZE, build_tree, summarised
 
 METHODS = ("auto", "exact", "tree", "grid")
-WAYS: tuple[type[SumWay], ...] = (LatticeSums, *WALKS)
+WAYS: tuple[type[SumWay], ...] = (LatticeSums, ProductSums, *WALKS)
 
 FEW = 32  # queries: over all points as they come, exact sums take less than building a tree
 
@@ -283,6 +284,11 @@ class KernelSums:
                 tree, self.weights, self._h, [[(0, 1)]], expanded=False, n_jobs=self.n_jobs
             )
         return self._flat
+
+    @property
+    def row_unit(self) -> float:
+        """Return the power of two by which rows are in the units of the sums."""
+        return math.ldexp(1.0, -self.exponent)
 
     def _scaled(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Return rows (n, d) in the units of the sums."""

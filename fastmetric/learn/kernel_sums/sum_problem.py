@@ -52,6 +52,8 @@ class SumProblem:
         """
         self.sums, self.query, self.rule, self._own = sums, query, rule, own
         self.options = options
+        # What sums over all pairs cost by products and by differences, once it has been counted.
+        self.dense_costs: tuple[float, float] | None = None
 
     @property
     def n(self) -> int:

@@ -23,6 +23,9 @@ from fastmetric.learn.kernel_sums.certified_walks import (
 )
 from fastmetric.learn.kernel_sums.sum_problem import Shifted, SteppingWay, SumProblem
 
+# Of a sample of queries and points: squared distances below a quarter of the median are those of
+# near points; a tree is of use if these are not too few, or if exponents are alike.
+_FEW, _MANY, _NEARER, _NEAR_SHARE, _ALIKE = 16, 512, 0.25, 0.01, 1.0
 _LARGEST = -np.log(np.finfo(float).tiny)
 
 
@@ -110,12 +113,14 @@ class TreeWalk(_WalkSums):
     def worth_building(
         problem: SumProblem, n_jobs: int | None = None, best: float = math.inf
     ) -> bool:
-        """Return whether points are many, and building trees takes less than the best way.
+        """Return whether points are many, and building trees takes a small part of the best way.
 
-        Whether a tree is there already must not matter: the choice would depend on former calls.
+        They are built to count their work, and mostly in vain where there is another way. Whether
+        a tree is there already must not matter: the choice would depend on former calls.
         """
         least = problem.n * costs.TREE_POINT + len(problem.rows) * costs.TREE_QUERY
-        return problem.n >= costs.TREE_POINTS and least < best
+        allowed = costs.TREE_TRIAL + costs.TREE_TRIAL_SHARE * best
+        return problem.n >= costs.TREE_POINTS and least < allowed and not _all_far(problem)
 
     def cost(self) -> float:
         """Return what the sums will take, in nanoseconds: by counts, from a few groups."""
@@ -162,6 +167,26 @@ class ExactWalk(_WalkSums):
         """Return what the sums will take, in nanoseconds."""
         (m, d), table = self.problem.rows.shape, costs.SUMS
         return self.problem.n * m * (table.dense_pair + table.per_dimension * d)
+
+
+def _all_far(problem: SumProblem) -> bool:
+    """Return whether hardly any point is much nearer to a query than most points are.
+
+    Then a tree leaves out nothing, unless the kernel is so wide that all its values are alike.
+    A few queries show it, in so many dimensions that to build a tree and to walk it as a test would
+    take a good part of the time of products.
+    """
+    if problem.rows.shape[1] < costs.PRODUCT_DIMENSIONS:
+        return False
+    few, many = (
+        rows[:: -(-len(rows) // most)] * rows.dtype.type(problem.sums.row_unit)
+        for rows, most in ((problem.rows, _FEW), (problem.sums.points, _MANY))
+    )
+    s = problem.rule.factor * np.array([((many - q) ** 2).sum(axis=1) for q in few])
+    middle = np.median(s, axis=1, keepdims=True)
+    near = np.count_nonzero(s < _NEARER * middle) / s.size
+    spread = np.median(np.diff(np.quantile(s, (0.1, 0.9), axis=1), axis=0))
+    return bool(near < _NEAR_SHARE and spread > _ALIKE)
 
 
 WALKS: tuple[type[TreeWalk] | type[ExactWalk], ...] = (TreeWalk, ExactWalk)

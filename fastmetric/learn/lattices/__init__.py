@@ -3,6 +3,7 @@
 * `lattice_plan`: which spacing and widths serve a tolerance, and what bounds do they give?
 * `lattice_taps`: what are the taps of a plan as polynomials, and how far are they off?
 * `point_lattice`: how are points spread, smoothed and read off on all cores?
+* `aligned_lattices`: how do segments of points have a lattice each, on common cells?
 * `nearby_points`: which points matter to queries that a lattice cannot certify?
 
 Data flow: a way to sum takes the cheapest of `lattice_plan.plans` for its tolerance, makes a

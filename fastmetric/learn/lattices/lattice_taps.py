@@ -165,3 +165,26 @@ def _polynomials(alpha: float, places: np.ndarray, degree: int) -> np.ndarray:
         ahead[1:] += 4 * here[:-1]
         before, here = here, ahead
     return total
+
+
+@lru_cache(maxsize=64)
+def own_terms(plan: Plan, rtol: float) -> np.ndarray:
+    """Return what a point adds to itself along an axis, as polynomials (1, terms, LANES).
+
+    Lane 0 has the kernel `Taps.own`, lane 1 the kernel weighted by the distance, in cells [GRD-5].
+    """
+    made = taps(plan, rtol)
+    table = np.concatenate(list(made.stencil.coefficients), axis=1)[::-1, : plan.width]
+    places = made.stencil.slopes.ravel()[: plan.width]
+    gaps = np.abs(np.subtract.outer(np.arange(plan.width), np.arange(plan.width)))
+    between = np.where(gaps <= plan.reach, made.middle[np.minimum(gaps, plan.reach)], 0.0)
+    weighted = np.zeros((len(table) + 1, plan.width))  # the taps times (g - place)
+    weighted[1:] += table
+    weighted[:-1] -= places * table
+    terms = np.zeros((1, 2 * len(table), LANES))
+    terms[0, 1:, 0] = made.own  # the highest power first
+    slope = np.zeros(2 * len(table))
+    for p, row in enumerate(weighted):
+        slope[p : p + len(table)] += (row @ between) @ table.T
+    terms[0, :, 1] = slope[::-1]
+    return terms

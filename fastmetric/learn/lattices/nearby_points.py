@@ -75,12 +75,15 @@ def nearby_points(
         reach = np.sqrt(-2 * least) / unit
     else:
         counts = _counts(points, tiles, parts, lattice.n_jobs)
-        occupied = np.flatnonzero(counts > int(leave_out))
-        if not occupied.size:
+        occupied = np.flatnonzero(counts)
+        if counts.sum() <= int(leave_out):
             return None
         # In tiles. A query and the nearest point are within half a diagonal of their tile's middle.
         middles = np.stack(np.unravel_index(occupied, shape), axis=1)
-        nearest = cKDTree(middles).query(groups)[0] + math.sqrt(d) * (1 + _MARGIN)
+        gaps, which = cKDTree(middles).query(groups, k=2)
+        # The tile of a query that is its only point has no other one.
+        alone = leave_out & (gaps[:, 0] == 0) & (counts[occupied[which[:, 0]]] == 1)
+        nearest = np.where(alone, gaps[:, 1], gaps[:, 0]) + math.sqrt(d) * (1 + _MARGIN)
         reach = np.sqrt(nearest**2 + 2 * max(0.0, -limits.of_nearest) / unit**2)
     marked = np.zeros(shape, bool)
     ends = groups - (reach + _MARGIN)[:, None], groups + (reach + 2 + _MARGIN)[:, None]

@@ -37,6 +37,7 @@ _STRIP_CELLS = 1 << 16  # smoothed in a task
 _NONE = np.empty(0, np.int64)
 NO_WEIGHTS = np.empty(0)
 _UNIT = 2.0**-53
+_ROUNDED = 64.0  # times the rounding of the largest coordinate is less than a cell
 _RADIUS = 12.0  # bandwidths: beyond it a kernel is 5e-32, and moving it counts as losing it
 
 
@@ -62,8 +63,14 @@ def box_of(rows: np.ndarray, n_jobs: int | None = None) -> Box:
 
 
 def shape_of(plan: Plan, box: Box, h: float) -> tuple[float, ...]:
-    """Return how many cells a lattice for rows in a box has along each axis; maybe infinitely."""
+    """Return how many cells a lattice for rows in a box has along each axis; maybe infinitely.
+
+    Infinitely many, too, if the place of its origin would be rounded by a part of a cell.
+    """
     spacing = plan.spacing * h
+    farthest = max(-box.lower.min(), box.upper.max())
+    if not spacing > _ROUNDED * _UNIT * farthest:
+        return (math.inf,) * len(box.lower)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         cells = (box.upper - box.lower) / spacing + plan.width + 2
     cells[-1] += LANES * -(-plan.width // LANES)
@@ -91,6 +98,11 @@ class PointLattice:
         self.spacing = spacing
         self.lattice = Lattice((cells[0], cells[1], cells[2]), origin, 1 / spacing)
         self.size = math.prod(cells)
+
+    @property
+    def resident(self) -> bool:
+        """Return whether the lattice stays in a core's cache, so that any order of rows serves."""
+        return self.size <= _RESIDENT
 
     @cached_property
     def _tiles(self) -> Tiles:
@@ -219,8 +231,8 @@ class PointLattice:
     ) -> np.ndarray:
         """Return certified bounds (2, m) of the sums at queries (m, d), lower and upper.
 
-        `own_weights` (m,) are those of the points that queries are, left out of their sums; or
-        empty. The upper bound is infinite where taps lie outside the lattice.
+        `own_weights` (m,) are those of the points that queries are, left out of their sums; (1,) of
+        all of them; or empty. The upper bound is infinite where taps lie outside the lattice.
         """
         readers = Readers(query, sorting.order, own_weights, self.taps.own)
 
@@ -269,12 +281,16 @@ class PointLattice:
         kernel, an exponential of a number up to 80, is off by 90) and its additions; along every
         axis, the taps of a query; the sum of the lanes; and every tap by `Taps.rounding`. It moves
         the place of a point in cells by three units: those of the difference to the origin, of
-        the spacing and of the product. Where points are gathered as moments, the taps of these
+        the spacing and of the product; that of one point differently, it may be, where it is
+        spread, read and left out. Where points are gathered as moments, the taps of these
         have an error of their own, and so has what a query's own point has added.
         """
         plan, d = self.plan, self.d
         added: float = max(_POINTS, -(-n // _TASKS)) if self.size <= _RESIDENT else n
-        own_error = d * (self.taps.own_rounding + 2 * _UNIT)
+        places = (4 * max(self.lattice.shape) + 2) * _UNIT
+        # A tap exp(-alpha a^2), a <= width / 2, moves by the share alpha width of that of a place.
+        turned = 2 * d * (plan.spacing / plan.sigma) ** 2 * plan.width * places
+        own_error = d * (self.taps.own_rounding + 2 * _UNIT) + turned
         error = 2 * d * self.taps.error
         if (gathered := self._moments(n)) is not None:
             # A tap is the sum of TERMS terms, of moments, each off by 4 units and its additions.
@@ -284,8 +300,7 @@ class PointLattice:
             own_error += 1.01 * (gathered.error + self.taps.error)
         units = added + _TASKS + 8 + d * (plan.reach + 94) + d * (plan.width + 2) + 8
         relative = 1.001 * (units * _UNIT + 2 * d * self.taps.rounding)
-        moved = (4 * max(self.lattice.shape) + 2) * _UNIT * plan.spacing
-        apart = 2 * math.sqrt(d) * moved + 4 * _RADIUS * _UNIT
+        apart = 2 * math.sqrt(d) * places * plan.spacing + 4 * _RADIUS * _UNIT
         stretch = 1.001 * (_RADIUS * apart + apart**2 + error)
         lost = 1.001 * math.exp(-((_RADIUS - min(apart, 1)) ** 2) / 2) * total
         lines = np.array([[slope, offset * total] for slope, offset in plan.lines])

@@ -18,7 +18,7 @@ import numpy as np
 
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.chooser import Way, choose
-from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
+from fastmetric.learn.kernel_table import EXP_BANDWIDTH
 from fastmetric.learn.local_component.neighbour_list_e_step import NeighbourList
 from fastmetric.learn.local_component.product_e_step import Batch, Neighbours, Products
 from fastmetric.learn.pair_sums.problem import PairProblem, PairSums, Queries, RowWeights, Segments

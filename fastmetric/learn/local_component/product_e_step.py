@@ -18,11 +18,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import E_STEPS
 from fastmetric.core.pairs.product_weights import few_products, weigh
 from fastmetric.learn import costs
 from fastmetric.learn.rows import cross_product
 
-_LOSS = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 5e-4}  # eps |w|², in the mean
 _PAIRS, _ROWS = 2**20, (32, 256)  # pairs in a block, and its rows at least and at most
 
 
@@ -47,7 +47,7 @@ def are_safe(problem: Neighbours) -> bool:
     if problem.W.shape[1] < costs.PRODUCT_DIMENSIONS:
         return False
     size = max(np.einsum("ij,ij->", W, W, dtype=np.float64) / len(W) for W in sides)
-    return bool(np.finfo(sides[0].dtype).eps * size < _LOSS[sides[0].dtype])
+    return E_STEPS.allows(float(size), sides[0].dtype)
 
 
 class Products:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from fastmetric import engine
+from fastmetric.core.error_bounds import LOCAL_GAUSSIANS
 from fastmetric.core.gaussians.local_gaussians import (
     Products,
     add_by_differences,
@@ -25,8 +26,6 @@ _QUERIES = 512  # in a block
 _SCREENED = 2048  # queries in a block that is screened: marginals are computed once for all
 _TILE = 2048  # projections of a query at a time
 _GRID_VALUES = 2**18  # sums of a block
-# The largest error that products may cause in a log density; beyond it differences are used.
-_HARMLESS = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-2}
 
 
 def log_densities(
@@ -75,9 +74,8 @@ def _products_are_harmless(size: float, dtype: np.dtype, grid: ShapeGrid) -> boo
     |x|² - 2 x . x_i + |x_i|² has an error of about eps (|x|² + |x_i|²), and is divided by the
     noise; `size` is the largest such sum. The inverse of the noise must not overflow.
     """
-    limits, noise = np.finfo(dtype), float(grid.noise.min())
-    small = 4 * float(limits.eps) * size <= _HARMLESS[dtype] * noise
-    return small and noise * float(limits.max) > 1
+    noise = float(grid.noise.min())
+    return noise * float(np.finfo(dtype).max) > 1 and LOCAL_GAUSSIANS.allows(size / noise, dtype)
 
 
 def _largest_norm(X: np.ndarray, center: np.ndarray) -> float:

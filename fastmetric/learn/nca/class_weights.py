@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastmetric.learn.kernel_sums.kernel_table import KERNELS
+from fastmetric.learn.kernel_table import KERNELS
 
 
 class ClassWeights(NamedTuple):

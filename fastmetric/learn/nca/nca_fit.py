@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastmetric.learn.chooser import cheaper
 from fastmetric.learn.nca import starts, training
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.early_stopping import Validation
@@ -17,7 +18,8 @@ from fastmetric.learn.optim.outcome import Iterate, Outcome
 from fastmetric.learn.rows import Rows
 
 _WHOLE_TO = 20_000  # up to so many rows, the final objective of a fit in batches is over all rows
-_SOME = 1000  # rows that estimate it beyond that
+_SOME = 1000  # rows that estimate it beyond that, unless all rows cost little more
+_LITTLE = 4.0  # times the cost of an estimate
 
 
 class Fitted(NamedTuple):
@@ -91,7 +93,7 @@ def make_objective(X: Rows, y: np.ndarray, mixture: Mixture, settings: Settings)
         y,
         mixture=mixture.of_classes(present),
         method=settings.method,
-        rtol=settings.rtol,
+        rtol=training.choose_tolerance(settings.rtol, len(X), settings.method),
     )
 
 
@@ -124,10 +126,13 @@ def _objective(
     """Return the objective of a map, and its error bound.
 
     After learning in batches of many rows it is an estimate from a sample, without a certificate:
-    the bound is 1.
+    the bound is 1. Not where the sum over all rows costs little more, as by a lattice.
     """
-    n = len(problem.X)
-    rows = rng.permutation(n)[:_SOME] if in_batches and n > _WHOLE_TO else None
+    n, rows = len(problem.X), None
+    if in_batches and n > _WHOLE_TO:
+        rows = rng.permutation(n)[:_SOME]
+        whole, some = problem.costs(best.A, rows, beta=best.beta)
+        rows = None if cheaper(whole, _LITTLE * some) else rows
     found = problem.value(best.A, rows, beta=best.beta)
     if rows is None:
         return found.value / n, found.error_bound / n

@@ -14,16 +14,11 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from fastmetric import engine
-from fastmetric.core.error_bounds import (
-    SLACK,
-    UNDERFLOWED_PAIRS,
-    projection_rounding,
-    sum_disturbance,
-)
-from fastmetric.core.kernels import GAUSSIAN
+from fastmetric.core.error_bounds import projection_rounding
 from fastmetric.learn.chooser import choose
 from fastmetric.learn.nca.background import Background
 from fastmetric.learn.nca.class_weights import ClassWeights, Mixture
+from fastmetric.learn.pair_sums.certificate import certified_ends
 from fastmetric.learn.pair_sums.problem import (
     ClassSums,
     PairProblem,
@@ -33,8 +28,8 @@ from fastmetric.learn.pair_sums.problem import (
 )
 from fastmetric.learn.pair_sums.ways import WAYS
 from fastmetric.learn.rows import Rows, column_means
-from fastmetric.learn.tree_search import nearest_rows
 
+_ROWS = 1 << 15  # of a task that computes row by row
 _LIGHTEST = 1e-20  # with smaller weights, the weights of the gradient overflow in float32
 
 
@@ -64,8 +59,21 @@ class _RowTerms(NamedTuple):
     own_background: np.ndarray | None = None
     other_background: np.ndarray | None = None
 
-    def probabilities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def probabilities(self, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return P, 1 - P and the log of the total; 0, 0 and 0 for a row of zero density."""
+        p_own, p_other, log_total = (np.empty(len(self.own)) for _ in range(3))
+
+        def task(rows: slice) -> None:
+            some = self._replace(
+                **{name: part[rows] for name, part in self._asdict().items() if part is not None}
+            )
+            p_own[rows], p_other[rows], log_total[rows] = some._of_rows()
+
+        engine.for_each(task, engine.ranges(len(self.own), _ROWS), n_jobs=n_jobs)
+        return p_own, p_other, log_total
+
+    def _of_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what `probabilities` does."""
         own, other = self.own, self.other
         if self.own_background is not None and self.other_background is not None:
             own = np.logaddexp(own, self.own_background)
@@ -103,9 +111,13 @@ class _Probabilities(NamedTuple):
         `moved` (n,) is how far rounding moves the projected rows.
         """
         # P is largest with the own class at its upper and the others at their lower bound.
-        (own_lower, own_upper), (other_lower, other_upper) = self._ends(moved, n_jobs)
+        by = moved[self.chosen] + moved.max()
+        own, other = certified_ends(self.way.problem, self.sums, by, n_jobs)
+        (own_lower, own_upper), (other_lower, other_upper) = own, other
         lowest, highest = (
-            _row_terms(own, other, self.densities, self.y, self.class_weights).probabilities()[0]
+            _row_terms(own, other, self.densities, self.y, self.class_weights).probabilities(
+                n_jobs
+            )[0]
             for own, other in ((own_lower, other_upper), (own_upper, other_lower))
         )
         errors = np.maximum(self.p_own - lowest, highest - self.p_own)
@@ -114,42 +126,6 @@ class _Probabilities(NamedTuple):
         adding = (len(errors) + 8) * eps * float(self.counts @ self.p_own)
         adding += float(self.counts.sum()) * tiny
         return float(self.counts @ errors) + adding
-
-    def _ends(self, moved: np.ndarray, n_jobs: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return bounds of the log sums over the own class and over the others, (2, m) each."""
-        problem, sums = self.way.problem, self.sums
-        eps, code = float(np.finfo(problem.points.dtype).eps), problem.code
-        weights, by = self.class_weights.weights, moved[self.chosen] + moved.max()
-        log_least, exact = float(np.log(weights.min())), sums.own_ends is None
-        off = sum_disturbance((problem.n, problem.dims), eps, by, log_least, exact)
-        sizes = problem.segments.sizes
-        totals = weights * sizes
-        log_total = np.logaddexp(sums.own, sums.other)
-        # Below by more than the rounding of a log: certainly one that was summed again.
-        shifted = log_total < np.log(UNDERFLOWED_PAIRS[problem.points.dtype]) * (1 + SLACK)
-        pairs = (
-            (sums.own, sums.own_ends, totals[self.y], sizes[self.y]),
-            (sums.other, sums.other_ends, *np.full((len(self.y), 2), (totals.sum(), problem.n)).T),
-        )
-        own, other = (
-            off.widened(
-                code,
-                np.stack([logs] * 2) if ends is None else ends,
-                (np.log(weight), np.log(number)),
-                shifted,
-            )
-            for logs, ends, weight, number in pairs
-        )
-        empty = np.flatnonzero(np.isneginf(sums.own) & np.isneginf(sums.other))
-        if code != GAUSSIAN and len(empty):
-            # Most rows beyond the cutoff of all others are beyond that of the exact rows, too.
-            rows = problem.points[self.chosen[empty]]
-            near = nearest_rows(problem.points, rows, 2, n_jobs)
-            gaps = problem.points[near].astype(np.float64) - rows[:, None]
-            least = np.partition(np.einsum("ijk,ijk->ij", gaps, gaps), 1, axis=1)[:, 1]
-            beyond = empty[off.beyond_cutoff(least, empty)]
-            own[:, beyond] = other[:, beyond] = -np.inf
-        return own, other
 
 
 class Objective:
@@ -166,7 +142,8 @@ class Objective:
     ) -> None:
         """Take the data X (n, D) and class numbers y (n,), 0-based, none missing.
 
-        `method` is "exact", "tree", with class sums within `rtol`, or "auto", the faster one.
+        `method` is "exact"; "tree", with class sums within `rtol`; "grid", with every P_i within
+        rtol / 2; or "auto", the fastest one.
         """
         self.X, self.n_jobs, self.method, self.rtol = X, X.n_jobs, method, rtol
         self.mixture, self.labels = mixture, y
@@ -179,14 +156,20 @@ class Objective:
 
     def project(self, A: np.ndarray) -> np.ndarray:
         """Return the centred, projected rows (n, d), sorted by class."""
-        Z = self.X.project(self.center, A.astype(self.X.dtype))
-        limit = np.sqrt(np.finfo(Z.dtype).max / (8 * Z.shape[1]))
-        if not np.abs(Z).max() < limit:
+        unsorted = self.X.project(self.center, A.astype(self.X.dtype))
+        Z, limit = np.empty_like(unsorted), np.sqrt(np.finfo(unsorted.dtype).max / (8 * len(A)))
+
+        def sort(rows: slice) -> bool:
+            Z[rows] = unsorted[self.order[rows]]
+            return bool(np.abs(Z[rows]).max() < limit)
+
+        parts = engine.ranges(len(Z), _ROWS)
+        if not all(list(engine.run(sort, parts, n_jobs=self.n_jobs))):
             raise ValueError(
                 f"The rows of X under the map reach beyond {limit:.1e}, where squared distances "
                 f"overflow in {Z.dtype}. Scale X or the map (init, A) down."
             )
-        return Z[self.order]
+        return Z
 
     def unsorted_projection(self, A: np.ndarray) -> np.ndarray:
         """Return the centred, projected rows (n, d), in the order of X."""
@@ -220,7 +203,7 @@ class Objective:
         infinite if not `certified`.
         """
         with engine.one_thread_blas():
-            found = self._probabilities(A, rows, label, beta)
+            found = self._probabilities(A, rows, label, beta, certified)
             y, counts, densities = found.y, found.counts, found.densities
             p_own, p_other, log_total = found.p_own, found.p_other, found.log_total
             own_weights = -counts * found.class_weights.own[y] * p_other
@@ -239,7 +222,7 @@ class Objective:
             if found.background is not None:
                 mixture = self.mixture.sharing(beta, len(self.classes.sizes))
                 shares = mixture.shares(self.classes.sizes)
-                beta_slope = _beta_slope(found.terms, counts, shares[0])
+                beta_slope = _beta_slope(found, shares[0])
             way = found.way
         return Evaluation(value, gradient, error_bound, way.name, way.pair_share, beta_slope)
 
@@ -248,13 +231,31 @@ class Objective:
     ) -> CertifiedValue:
         """Return sum P_i alone, with the bits of `evaluate` but without its gradient pass."""
         with engine.one_thread_blas():
-            found = self._probabilities(A, rows, None, beta)
+            found = self._probabilities(A, rows, None, beta, certified=True)
             return CertifiedValue(
                 float(found.counts @ found.p_own), found.error_bound(self._moved(A), self.n_jobs)
             )
 
+    def costs(
+        self, A: np.ndarray, rows: np.ndarray, *, beta: float | None = None
+    ) -> tuple[float, float]:
+        """Return the costs of the sums over all rows and over some, in nanoseconds."""
+        Z, mixture = self.project(A), self.mixture.sharing(beta, len(self.classes.sizes))
+        class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
+        ways = (
+            choose(self._pairs(Z, class_weights, chosen), WAYS, self.method, self.n_jobs)
+            for chosen in (None, self._chosen(rows)[0])
+        )
+        whole, some = (way.cost() for way in ways)
+        return whole, some
+
     def _probabilities(
-        self, A: np.ndarray, rows: np.ndarray | None, label: str | None, beta: float | None
+        self,
+        A: np.ndarray,
+        rows: np.ndarray | None,
+        label: str | None,
+        beta: float | None,
+        certified: bool,
     ) -> _Probabilities:
         """Return the rows' probabilities of their classes, with the terms behind them."""
         mixture = self.mixture.sharing(beta, len(self.classes.sizes))
@@ -262,6 +263,7 @@ class Objective:
         chosen, counts = self._chosen(rows)
         class_weights = mixture.class_weights(self.classes.sizes, Z.shape[1])
         pairs = self._pairs(Z, class_weights, None if rows is None else chosen)
+        pairs = pairs._replace(bounds=certified)
         way = choose(pairs, WAYS, self.method, self.n_jobs)
         sums = way.log_sums(label)
         background = None
@@ -273,7 +275,7 @@ class Objective:
         terms = _row_terms(sums.own, sums.other, densities, y, class_weights)
         where = chosen, counts, y, class_weights
         return _Probabilities(
-            *where, way, sums, background, densities, terms, *terms.probabilities()
+            *where, way, sums, background, densities, terms, *terms.probabilities(self.n_jobs)
         )
 
     def _moved(self, A: np.ndarray) -> np.ndarray:
@@ -296,7 +298,11 @@ class Objective:
     def _gradient(self, U: np.ndarray) -> np.ndarray:
         """Return 2 UᵀX (d, D) for U (n, d) of the sorted rows."""
         unsorted = np.empty_like(U, dtype=self.X.dtype)
-        unsorted[self.order] = 2 * U
+
+        def unsort(rows: slice) -> None:
+            unsorted[self.order[rows]] = 2 * U[rows]
+
+        engine.for_each(unsort, engine.ranges(len(U), _ROWS), n_jobs=self.n_jobs)
         return self.X.cross(unsorted, self.center)
 
     def _pairs(
@@ -306,7 +312,11 @@ class Objective:
         weights = class_weights.weights[self.y]
         if weights.min() < _LIGHTEST:
             Z = Z.astype(np.float64)
-        return PairProblem(Z, self.classes, weights, self.mixture.code, chosen, rtol=self.rtol)
+        # With a background, P is not that of the two sums alone.
+        factors = class_weights.own if class_weights.log_background is None else None
+        return PairProblem(
+            Z, self.classes, weights, self.mixture.code, chosen, rtol=self.rtol, factors=factors
+        )
 
 
 def _row_terms(
@@ -326,10 +336,12 @@ def _row_terms(
     return _RowTerms(own, other, densities[at], logsumexp(others, axis=1))
 
 
-def _beta_slope(terms: _RowTerms, counts: np.ndarray, beta: float) -> float:
+def _beta_slope(found: _Probabilities, beta: float) -> float:
     """Return the derivative in a share of the background that all classes have [CCK-9]."""
-    p_own, p_other, log_total = terms.probabilities()
-    own, other, own_background, other_background = (np.exp(logs - log_total) for logs in terms)
+    p_own, p_other, log_total = found.p_own, found.p_other, found.log_total
+    own, other, own_background, other_background = (
+        np.exp(logs - log_total) for logs in found.terms
+    )
     by_background = p_other * own_background - p_own * other_background
     by_kernels = p_other * own - p_own * other
-    return float(counts @ (by_background / beta - by_kernels / (1 - beta)))
+    return float(found.counts @ (by_background / beta - by_kernels / (1 - beta)))

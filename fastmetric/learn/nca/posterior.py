@@ -68,14 +68,18 @@ class Posterior:
 
     def _pairs(self, query: np.ndarray) -> PairProblem:
         """Return the pairs to sum: the kernels of every class at the queries (m, d)."""
+        weights = self._class_weights
+        # With a background, a posterior is not that of the sums alone.
+        factors = np.ones(len(weights.own)) if weights.log_background is None else None
         return PairProblem(
             self.reference,
             Segments(self._offsets),
-            np.repeat(self._class_weights.weights, np.diff(self._offsets)),
+            np.repeat(weights.weights, np.diff(self._offsets)),
             self.mixture.code,
             _free(query),
             rtol=self.rtol,
             per_segment=True,
+            factors=factors,
         )
 
 

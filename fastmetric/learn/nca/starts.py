@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastmetric.learn import linear_starts
-from fastmetric.learn.kernel_sums.kernel_table import KERNELS
+from fastmetric.learn.kernel_table import KERNELS
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.training import Settings, annealing_rows
 

@@ -19,6 +19,8 @@ from fastmetric.learn.rows import column_deviations
 
 SOLVERS = ("auto", "lbfgs", "stochastic", "minibatch")
 _LBFGS_TO = 20_000  # rows, for "auto"
+# "auto" of the tolerance: beyond so many rows, far below the gain of 1e-5 at which L-BFGS stops.
+_EXACT_TO, _RTOL = 5_000, 1e-6
 
 # A stochastic step sums about so many pairs, by so many rows at most.
 _PAIRS, _MOST_ROWS, _FEWEST_ROWS = 3e7, 500, 50
@@ -46,7 +48,7 @@ class Settings(NamedTuple):
     tol: float
     verbose: bool = False
     method: str = "exact"  # of the sums over pairs
-    rtol: float = 0.0
+    rtol: float | str = 0.0
     n_components: int | None = None
     init: str | np.ndarray = "auto"
     subsample: int | None = None  # rows
@@ -112,6 +114,16 @@ def choose_solver(name: str, n: int, n_classes: int) -> str:
     if n <= _LBFGS_TO:
         return "lbfgs"
     return "minibatch" if n_classes * _PER_CLASS <= _MINIBATCH else "stochastic"
+
+
+def choose_tolerance(rtol: float | str, n: int, method: str) -> float:
+    """Return what "auto" stands for with n rows; other tolerances as floats.
+
+    Few rows are summed exactly, except by a lattice, which has no exact sums.
+    """
+    if isinstance(rtol, str):
+        return _RTOL if n > _EXACT_TO or method == "grid" else 0.0
+    return float(rtol)
 
 
 def choose_batch_size(size: int | str, solver: str, n: int) -> int:

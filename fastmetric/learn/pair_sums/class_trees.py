@@ -36,7 +36,7 @@ from fastmetric.learn.kernel_sums.certified_walks import (
     predicted_work,
     walk_sums,
 )
-from fastmetric.learn.kernel_sums.kernel_table import EXP_BANDWIDTH
+from fastmetric.learn.kernel_table import EXP_BANDWIDTH
 from fastmetric.learn.pair_sums.problem import (
     ClassSums,
     Gradient,
@@ -119,7 +119,10 @@ class ClassTrees:
         """Return whether dimensions are few and points are many, also in a segment in the mean.
 
         Sums with a gradient need a quarter as many queries, which pay for the trees of all points.
+        Building alone has to cost less than the best structure so far.
         """
+        if _table(problem).point * problem.n >= best:
+            return False
         n, m = problem.n, problem.m
         sparse = n < costs.TREE_ROWS_PER_SEGMENT * len(problem.segments.sizes)
         if problem.dims > costs.TREE_DIMENSIONS or sparse:
@@ -192,15 +195,11 @@ class ClassTrees:
         work = predicted_work(groups, self.n_jobs)
         # A query of a probe was summed in every walk.
         share = problem.m / (work.queries / len(groups[0].walks))
-        return share * self._cost_of(work, groups[0].walks[0]) + self._table().point * problem.n
-
-    def _table(self) -> costs.Costs:
-        """Return the table of costs for the sums requested."""
-        return costs.SUMS_BY_SEGMENT if self.problem.per_segment else costs.SUMS_AND_GRADIENT
+        return share * self._cost_of(work, groups[0].walks[0]) + _table(problem).point * problem.n
 
     def _cost_of(self, work: Work, walk: Walk) -> float:
         """Return what the work of some walks takes, in nanoseconds."""
-        d, table = len(self.cols), self._table()
+        d, table = len(self.cols), _table(self.problem)
         pair, each = table.leaf_pair + table.per_dimension * d, d + 2
         if self.problem.per_segment:
             each = 1
@@ -297,6 +296,11 @@ class ClassTrees:
         for _ in engine.run(share, list(pairwise(self.roots)), n_jobs=self.n_jobs):
             pass
         return Gradient(at_points.T[self.places], at_queries if self._free else None)
+
+
+def _table(problem: PairProblem) -> costs.Costs:
+    """Return the table of costs for the sums requested."""
+    return costs.SUMS_BY_SEGMENT if problem.per_segment else costs.SUMS_AND_GRADIENT
 
 
 class _Job(NamedTuple):

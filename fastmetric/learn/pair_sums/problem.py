@@ -49,6 +49,10 @@ class PairProblem(NamedTuple):
     distance_dims: int | None = None  # distances in so many first coordinates, gradients in all
     rtol: float = 0.0  # of sums of a kernel with tails
     per_segment: bool = False  # `by_segment` is asked for; else `log_sums` and `gradient`
+    # (C,): sums count only through f own / (f own + other), with the factor f of the own segment
+    # (by segment: through their shares of all); None: each by itself.
+    factors: np.ndarray | None = None
+    bounds: bool = True  # else the bounds of `ClassSums` may be anything
 
     @property
     def n(self) -> int:
