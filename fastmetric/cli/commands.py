@@ -13,7 +13,6 @@ from typing import Any
 from fastmetric import __version__, warmup
 from fastmetric.cli import options as shared
 from fastmetric.cli import work
-from fastmetric.cli.comparison import evaluate
 from fastmetric.cli.files.text_tables import TableError
 from fastmetric.cli.methods import DENSITIES
 from fastmetric.cli.model_info import info
@@ -128,7 +127,7 @@ def _add_demo(commands: Any) -> None:
 def _add_evaluate(commands: Any) -> None:
     """Add the command `evaluate`."""
     text = "measure a method on rows held out, beside raw features, PCA and scikit-learn's own"
-    command = _add_command(commands, "evaluate", evaluate, text)
+    command = _add_command(commands, "evaluate", _evaluate, text)
     shared.add_data(command)
     command.add_argument(
         "--model", type=Path, metavar="MODEL", help="measure this saved model on DATA; no fit"
@@ -234,6 +233,13 @@ def _add_warmup(commands: Any) -> None:
     command = _add_command(commands, "warmup", _warmup, text)
     command.add_argument("--jobs", type=int, help="processes that compile (default: all cores)")
     command.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _evaluate(options: Any) -> None:
+    """Compare methods."""
+    from fastmetric.cli.comparison import evaluate  # here, since it imports much of scikit-learn
+
+    evaluate(options)
 
 
 def _warmup(options: Any) -> None:
