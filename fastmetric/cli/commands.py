@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastmetric import __version__
+from fastmetric import __version__, warmup
 from fastmetric.cli import options as shared
 from fastmetric.cli import work
-from fastmetric.cli.comparison import evaluate
 from fastmetric.cli.files.text_tables import TableError
 from fastmetric.cli.methods import DENSITIES
 from fastmetric.cli.model_info import info
@@ -27,6 +26,7 @@ _EPILOG = """examples:
   fastmetric density geyser.csv --scale --picture density.png
   fastmetric cluster geyser.csv --scale --out clusters.csv
   fastmetric info iris.skops
+  fastmetric warmup
 
 `fastmetric COMMAND --help` lists the options of a command.
 """
@@ -127,7 +127,7 @@ def _add_demo(commands: Any) -> None:
 def _add_evaluate(commands: Any) -> None:
     """Add the command `evaluate`."""
     text = "measure a method on rows held out, beside raw features, PCA and scikit-learn's own"
-    command = _add_command(commands, "evaluate", evaluate, text)
+    command = _add_command(commands, "evaluate", _evaluate, text)
     shared.add_data(command)
     command.add_argument(
         "--model", type=Path, metavar="MODEL", help="measure this saved model on DATA; no fit"
@@ -229,19 +229,22 @@ def _add_info(commands: Any) -> None:
 
 def _add_warmup(commands: Any) -> None:
     """Add the command `warmup`."""
-    text = "compile everything beforehand, for images of containers and workers of a cluster"
+    text = "compile everything now, so that no later call has to"
     command = _add_command(commands, "warmup", _warmup, text)
-    command.add_argument(
-        "--jobs", type=int, metavar="N", help="processes that compile (default: all cores)"
-    )
+    command.add_argument("--jobs", type=int, help="processes that compile (default: all cores)")
     command.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _evaluate(options: Any) -> None:
+    """Compare methods."""
+    from fastmetric.cli.comparison import evaluate  # here, since it imports much of scikit-learn
+
+    evaluate(options)
 
 
 def _warmup(options: Any) -> None:
     """Compile everything."""
-    from fastmetric.warm_up import warmup
-
-    warmup(n_jobs=options.jobs, verbose=not options.quiet)
+    warmup(n_jobs=options.jobs, verbose=0 if options.quiet else 1)
 
 
 def _demo(options: Any) -> None:

@@ -279,6 +279,6 @@ def test_runs_as_a_module_and_helps():
     help_text = subprocess.run(
         [sys.executable, "-m", "fastmetric", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    commands = "demo evaluate fit transform predict density cluster info"
+    commands = "demo evaluate fit transform predict density cluster info warmup"
     assert all(re.search(rf"^ +{word}( |$)", help_text, re.MULTILINE) for word in commands.split())
     assert "examples:" in help_text

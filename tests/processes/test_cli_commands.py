@@ -255,6 +255,17 @@ def test_warnings_are_shown_on_one_line(folder, capsys):
     assert line.startswith("fastmetric fit: warning: NCA has not converged after 2 iterations")
 
 
+def test_warmup_passes_its_options_on(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr("fastmetric.cli.commands.warmup", lambda **options: calls.append(options))
+    assert run("warmup") == 0
+    assert run("warmup", "--jobs", "1", "--quiet") == 0
+    assert calls == [{"n_jobs": None, "verbose": 1}, {"n_jobs": 1, "verbose": 0}]
+    monkeypatch.undo()
+    assert run("warmup", "--jobs", "0") == 1
+    assert "n_jobs" in capsys.readouterr().err
+
+
 # Evaluation
 
 
