@@ -11,7 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from fastmetric import NCA, nca_value_and_grad
 from fastmetric.core.kernels import GAUSSIAN
 from fastmetric.learn.lattices import aligned_lattices, point_lattice
+from fastmetric.learn.lattices.aligned_lattices import AlignedLattices
 from fastmetric.learn.lattices.lattice_plan import plans
+from fastmetric.learn.lattices.point_lattice import PointLattice
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
@@ -198,6 +200,27 @@ def test_the_same_bits_on_any_number_of_threads(d, resident, monkeypatch):
     exact = nca_value_and_grad(A, X, y)
     assert abs(exact[0] - found[0][0]) <= found[0][2]
     assert np.abs(exact[1] - found[0][1]).max() <= 1e-2 * 10 * len(X) / 20
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_tasks_reach_the_cells_of_their_points_and_few_others(d, monkeypatch):
+    monkeypatch.setattr(aligned_lattices, "_POINTS", 100)
+    rng, side = np.random.default_rng(0), point_lattice._TILE[d]
+    plan = plans(d, 1e-2, 12.0)[0]
+    X = rng.random((3000, d)) * np.array([50 * side, 40, 40])[:d] * plan.spacing
+    frame = PointLattice(plan, 1e-2, point_lattice.box_of(X), 1.0, 1)
+    offsets = np.array([0, 1000, 1000, 3000])
+    lattices = AlignedLattices(frame, [point_lattice.box_of(X)] * 3)
+    points = lattices.in_order(X, offsets)
+    np.testing.assert_array_equal(np.sort(points.order), np.arange(len(X)))
+    tasks = lattices._tasks(points)
+    assert sum(some.last - some.first for some, _, _ in tasks) == len(X)
+    for some, low, high in tasks:
+        places = (X[some.order[some.first : some.last], 0] - X[:, 0].min()) / plan.spacing
+        first = places + plan.width / 2 - plan.width
+        assert low <= first.min()
+        assert first.max() + 2 * plan.width <= high
+        assert high - low <= 10 * side
 
 
 def test_only_rows_without_a_certificate_are_summed_elsewhere(monkeypatch):

@@ -18,7 +18,6 @@ from fastmetric.core.lattice.segment_lattices import Parts, Rows, Target, spread
 from fastmetric.core.lattice.smoothing import STRIP, smooth
 from fastmetric.core.lattice.spreading import (
     Span,
-    Tiles,
     put_in_order,
     spread_points,
     tile_numbers,
@@ -29,7 +28,6 @@ from fastmetric.learn.lattices.point_lattice import Box, PointLattice
 
 _POINTS, _TASKS = 1 << 13, 64  # points of a task at least; tasks of a segment at most
 _QUERIES = 1 << 14  # in a task
-_TILE = {1: 8192, 2: 64, 3: 16}  # cells, the side of a tile, by dimension
 _STRIP_CELLS = 1 << 16  # smoothed in a task
 _ADDED_CELLS = 1 << 18  # of the total, added up in a task
 _NONE = np.empty(0, np.int64)
@@ -80,9 +78,8 @@ class AlignedLattices:
         offsets = np.asarray(offsets, np.int64)
         if self.frame.resident:
             return Sorted(rows, offsets, _NONE, _NONE)
-        side, shape = _TILE[self.d], self.frame.lattice.shape
-        counts = [-(-c // side) if k >= self.unused else 1 for k, c in enumerate(shape)]
-        tiles = Tiles(self.frame.lattice, side, (counts[0], counts[1], counts[2]))
+        tiles = self.frame.tiles
+        counts = tiles.counts
         numbers, order = np.empty(len(rows), np.int32), np.empty(len(rows), np.int64)
         parts = self._ranges(offsets)
 
@@ -120,7 +117,7 @@ class AlignedLattices:
         rows, order, n0 = points.rows, points.order, self.frame.lattice.shape[self.unused]
         if not order.size:
             return [(Rows(rows, order, a, b, c), 0, n0) for c, a, b in self._ranges(points.offsets)]
-        tasks, side, width = [], _TILE[self.d], self.frame.plan.width
+        tasks, side, width = [], self.frame.side, self.frame.plan.width
         for c, starts in enumerate(points.rows_of_tiles):
             least, begin = max(_POINTS, -(-(starts[-1] - starts[0]) // _TASKS)), 0
             for t in range(len(starts) - 1):

@@ -104,10 +104,15 @@ class PointLattice:
         """Return whether the lattice stays in a core's cache, so that any order of rows serves."""
         return self.size <= _RESIDENT
 
+    @property
+    def side(self) -> int:
+        """Return how many cells long a tile is along every axis."""
+        return _TILE[self.d]
+
     @cached_property
-    def _tiles(self) -> Tiles:
+    def tiles(self) -> Tiles:
         """Return the tiles that points are sorted by."""
-        side, unused = _TILE[self.d], AXES - self.d
+        side, unused = self.side, AXES - self.d
         counts = [-(-c // side) if k >= unused else 1 for k, c in enumerate(self.lattice.shape)]
         scale = self.lattice.inverse_spacing / side  # exact: sides are powers of two
         return Tiles(self.lattice, scale, (counts[0], counts[1], counts[2]))
@@ -116,7 +121,7 @@ class PointLattice:
         """Return the order in which rows (n, d) are spread or read."""
         if self.size <= _RESIDENT:
             return Sorting(_NONE, _NONE)
-        tiles, n = self._tiles, len(rows)
+        tiles, n = self.tiles, len(rows)
         numbers, order = np.empty(n, np.int32), np.empty(n, np.int64)
         parts = engine.ranges(n, max(_POINTS, -(-n // _TASKS)))
 
@@ -139,7 +144,7 @@ class PointLattice:
         least = max(_POINTS, -(-n // _TASKS))
         if not sorting.order.size:
             return [Span(p.start, p.stop, 0, self.size) for p in engine.ranges(n, least)]
-        side, width = _TILE[self.d], self.plan.width
+        side, width = self.side, self.plan.width
         stride = self.size // self.lattice.shape[AXES - self.d]
         spans, begin, rows = [], 0, sorting.starts
         for t in range(len(rows) - 1):
