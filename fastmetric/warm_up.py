@@ -45,6 +45,7 @@ def warmup(*, n_jobs: int | None = None, verbose: int = 1) -> None:
     >>> from fastmetric import warmup
     >>> warmup(verbose=0)  # doctest: +SKIP
     """
+    _validate.verbosity(verbose)
     jobs = engine.effective_jobs(_validate.jobs(n_jobs))
     # The tasks that take longest come first.
     calls = [partial(call, precision) for call in _CALLS for precision in _PRECISIONS]
@@ -108,7 +109,7 @@ def _densities_by_lattices(precision: str) -> None:
     """Sum kernels by lattices."""
     X = _rows(20_000, 3, precision)
     query = np.concatenate([X, X + 30]).astype(precision)
-    for d, h in ((1, 0.1), (2, 0.3), (3, 0.2)):
+    for d, h in ((1, 0.1), (1, 1.0), (2, 0.3), (3, 0.2)):
         for asked in (None, query[:, :d]):
             kernel_sums(X[:, :d], asked, bandwidth=h, rtol=1e-2, method="grid")
     MeanShift(bandwidth=0.3, max_iter=3).fit(X[:, :2])
@@ -154,9 +155,13 @@ def _local_component(precision: str) -> None:
 def _manifold_parzen(precision: str) -> None:
     """Fit Manifold Parzen Windows, and sum in every way."""
     # Over a tree, by products, by differences, screened by marginals.
-    for n, d, noise in ((600, 2, 0.01), (300, 30, 0.01), (300, 30, 1e-12), (2200, 784, 0.3)):
-        X = 4 * _rows(n, 20, precision) @ _rows(20, d, precision) + _rows(n, d, precision)
+    for n, d, noise in ((600, 2, 0.01), (300, 30, 0.01), (300, 30, 1e-12), (2200, 784, 3.0)):
+        X = _rows(n, 20, precision) @ _rows(20, d, precision) + _rows(n, d, precision)
         ManifoldParzen(1, n_neighbors=5, noise_variance=noise).fit(X).score_samples(X)
+    # Neighbours that products cannot tell apart: two clusters far from each other.
+    far = 1e6 if precision == "float64" else 1e3
+    X = (far * (np.arange(300) % 2)[:, None] + 0.01 * _rows(300, 30, "float64")).astype(precision)
+    ManifoldParzen(1, n_neighbors=5, noise_variance=1.0).fit(X)
 
 
 def _latent_coincidence(precision: str) -> None:

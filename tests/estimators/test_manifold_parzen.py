@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastmetric import KernelDensity, ManifoldParzen, engine, manifold_parzen
+from fastmetric.core.error_bounds import ProductTolerance
 from fastmetric.learn import costs, nearest_neighbours
 from fastmetric.learn.manifold import mixture_density
 from fastmetric.learn.manifold.neighbourhood_pca import _leading
@@ -76,7 +77,7 @@ def test_products_and_differences_are_both_used_and_agree(monkeypatch):
     model = ManifoldParzen(3, n_neighbors=9, noise_variance=0.2).fit(X)
     by_products = model.score_samples(query)
     monkeypatch.setattr(mixture_density, "_add_by_products", None)  # must not be called
-    monkeypatch.setitem(mixture_density._HARMLESS, np.dtype(np.float64), 0.0)
+    monkeypatch.setattr(mixture_density, "LOCAL_GAUSSIANS", ProductTolerance(0.0, 0.0))
     by_differences = model.score_samples(query)
     np.testing.assert_allclose(by_products, by_differences, rtol=1e-13, atol=1e-12)
     assert np.any(by_products != by_differences)

@@ -276,7 +276,7 @@ def fit_until_interrupted(n: int, n_jobs: int, after_an_iteration: bool) -> None
 
     nca = NCA(2, solver="lbfgs", max_iter=1, tol=1.0, n_jobs=n_jobs).fit(*problem(n=100))
     fitted_before, blas_before = pickle.dumps(vars(nca)), blas_threads()
-    nca.set_params(max_iter=1000, tol=0.0, callback=on_iteration)
+    nca.set_params(max_iter=1000, tol=0.0, rtol=0.0, callback=on_iteration)
     params = nca.get_params()
     X, y = problem(n=n)
     if not after_an_iteration:
@@ -294,7 +294,7 @@ def fit_until_interrupted(n: int, n_jobs: int, after_an_iteration: bool) -> None
         facts["its_history"] = {len(values) for values in nca.history_.values()} == {n_iter + 1}
         facts["usable"] = nca.predict(X[:3]).shape == (3,)
     facts["parameters_kept"] = nca.get_params() == params
-    nca.set_params(max_iter=1, tol=1.0, callback=None)
+    nca.set_params(max_iter=1, tol=1.0, rtol="auto", callback=None)
     facts["unchanged"] = pickle.dumps(vars(nca)) == fitted_before
     say(**facts)
 

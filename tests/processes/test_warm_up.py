@@ -30,6 +30,7 @@ for file in root.rglob("*.py"):
                     if isinstance(use, ast.Attribute) and getattr(use.value, "id", "") == name:
                         entries[f"{name}.{use.attr}"] = getattr(found, use.attr, None)
 left = sorted(k for k, v in entries.items() if isinstance(v, _Entry) and not v.overloads)
+left = [k for k in left if not k.startswith("kernels.")]  # scalar formulas, not compiled for Python
 print("left:", *left)
 assert len([v for v in entries.values() if isinstance(v, _Entry)]) > 40
 """
@@ -46,7 +47,9 @@ def test_warmup_in_processes_draws_a_bar(capsys):
     assert "compiling" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("n_jobs", ["all", 0, 1.5])
-def test_warmup_refuses_wrong_numbers_of_processes(n_jobs):
-    with pytest.raises((TypeError, ValueError), match="n_jobs"):
-        warmup(n_jobs=n_jobs)
+@pytest.mark.parametrize(
+    ("name", "value"), [("n_jobs", "all"), ("n_jobs", 0), ("n_jobs", 1.5), ("verbose", "no")]
+)
+def test_warmup_refuses_wrong_values(name, value):
+    with pytest.raises((TypeError, ValueError), match=name):
+        warmup(**{name: value})
