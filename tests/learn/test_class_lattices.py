@@ -17,9 +17,10 @@ from fastmetric.learn.lattices.point_lattice import PointLattice
 from fastmetric.learn.nca.class_weights import Mixture
 from fastmetric.learn.nca.objective import Objective
 from fastmetric.learn.nca.posterior import Posterior
-from fastmetric.learn.pair_sums import class_lattices
+from fastmetric.learn.pair_sums import class_lattices, uncertified
 from fastmetric.learn.pair_sums.all_pairs import RowPairs
 from fastmetric.learn.pair_sums.class_lattices import ClassLattices
+from fastmetric.learn.pair_sums.class_trees import ClassTrees
 from fastmetric.learn.pair_sums.problem import PairProblem, Queries, RowWeights, Segments
 from fastmetric.learn.rows import ArrayRows
 
@@ -301,6 +302,31 @@ def test_posteriors_are_within_the_tolerance(d, background, rtol, monkeypatch):
     assert 0 < sum(left) < len(query)
     allowed = rtol if background else rtol / 2
     assert np.abs(found["grid"] - found["exact"]).max() <= allowed + 1e-12
+
+
+@pytest.mark.parametrize("factors", [None, np.ones(2)])
+def test_sums_far_below_the_range_of_floats_have_logs(factors):
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((300, 2))
+    query = np.array([[0.0, 0.0], [25.0, 3.0], [40.0, 0.0], [0.0, 600.0]])
+    queries = Queries(query, np.full(4, -1), np.zeros(4, int))
+    segments, how = Segments(np.array([0, 150, 300])), dict(per_segment=True, factors=factors)
+    problem = PairProblem(points, segments, np.ones(300), GAUSSIAN, queries, rtol=1e-3, **how)
+    exact = RowPairs(problem, 1).by_segment()
+    np.testing.assert_allclose(ClassLattices(problem, 1).by_segment(), exact, rtol=1e-9, atol=1e-3)
+
+
+def test_the_share_of_pairs_is_counted_after_the_sums(monkeypatch):
+    monkeypatch.setattr(uncertified, "nearby_points", lambda *_, **__: None)
+    monkeypatch.setattr(uncertified, "choose", lambda problem, *_, **__: ClassTrees(problem, 1))
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((1000, 2)) + 50 * rng.integers(0, 2, (1000, 1))
+    points[::100] *= 1e3
+    segments = Segments(np.array([0, 500, 1000]))
+    problem = PairProblem(points, segments, np.ones(1000), GAUSSIAN, rtol=1e-3)
+    way = ClassLattices(problem, 1)
+    way.log_sums()
+    assert way.pair_share > 0
 
 
 def test_other_queries_are_read_off_the_same_lattices():
