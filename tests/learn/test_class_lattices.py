@@ -218,9 +218,9 @@ def test_tasks_reach_the_cells_of_their_points_and_few_others(d, monkeypatch):
     assert sum(some.last - some.first for some, _, _ in tasks) == len(X)
     for some, low, high in tasks:
         places = (X[some.order[some.first : some.last], 0] - X[:, 0].min()) / plan.spacing
-        first = places + plan.width / 2 - plan.width
+        first = np.floor(places + plan.width / 2) - (plan.width // 2 - 1)
         assert low <= first.min()
-        assert first.max() + 2 * plan.width <= high
+        assert first.max() + plan.width <= high
         assert high - low <= 10 * side
 
 
@@ -302,6 +302,27 @@ def test_posteriors_are_within_the_tolerance(d, background, rtol, monkeypatch):
     assert 0 < sum(left) < len(query)
     allowed = rtol if background else rtol / 2
     assert np.abs(found["grid"] - found["exact"]).max() <= allowed + 1e-12
+
+
+@pytest.mark.parametrize("resident", [0, 1 << 17])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_tasks_of_a_segment_stay_in_its_box(d, resident, monkeypatch):
+    monkeypatch.setattr(point_lattice, "_RESIDENT", resident)
+    rng, plan = np.random.default_rng(0), plans(d, 1e-2, 12.0)[0]
+    parts = [rng.random((50, d)) + place for place in (0, 20, 40)]
+    X, offsets = np.concatenate(parts), np.array([0, 50, 100, 150])
+    frame = PointLattice(plan, 1e-2, point_lattice.box_of(X), 1.0, 1)
+    lattices = AlignedLattices(frame, [point_lattice.box_of(part) for part in parts])
+    points = lattices.in_order(X, offsets)
+    for some, low, high in lattices._tasks(points):
+        places = (X[offsets[some.segment] : offsets[some.segment + 1], 0]) / plan.spacing
+        assert high - low <= np.ptp(places) + 3 * plan.width + 8
+    # The lattice of all is what points spread onto it alone.
+    weights = rng.random(150)
+    values = lattices.spread_adjoint(points, np.stack([np.zeros(150), weights]))
+    alone = frame.spread(X, weights, frame.sorting(X))[: frame.size]
+    whole = lattices._view(values, 3).ravel()
+    np.testing.assert_allclose(whole, alone, rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("factors", [None, np.ones(2)])
