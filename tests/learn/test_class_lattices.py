@@ -299,7 +299,9 @@ def test_posteriors_are_within_the_tolerance(d, background, rtol, monkeypatch):
         )
         for method in ("exact", "grid")
     }
-    assert 0 < sum(left) < len(query)
+    assert sum(left) > 0
+    # With a background each sum has to be certified, that over the single point far away, too.
+    assert background or sum(left) < len(query)
     allowed = rtol if background else rtol / 2
     assert np.abs(found["grid"] - found["exact"]).max() <= allowed + 1e-12
 
