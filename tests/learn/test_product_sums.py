@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -303,3 +304,17 @@ def test_products_without_a_certificate_are_allowed_by_size(tolerance):
         assert not tolerance.allows(1.01 * size, np.dtype(dtype))
         assert not tolerance.allows(np.inf, np.dtype(dtype))
         assert not tolerance.allows(np.nan, np.dtype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("way", ["duplicates", "wide"])
+def test_no_warning_where_all_exponents_are_alike(way, dtype):
+    X = np.random.default_rng(0).standard_normal((600, 16)).astype(dtype)
+    if way == "duplicates":
+        X[:] = X[0]
+    h = {"duplicates": 1.0, "wide": 1e7}[way]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for method in ("exact", "auto"):
+            found = kernel_sums(np.tile(X, (2, 1)), bandwidth=h, method=method)
+            assert np.isfinite(found).all()

@@ -95,7 +95,8 @@ class ProductSums:
         accuracy, (errors, t) = plan.accuracy, plan.probe()
         nearest = np.zeros(len(t)) if plan.includes_selves else t.min(axis=1)
         within = np.array([listed_within(accuracy, error) for error in errors])
-        listed = np.count_nonzero(t < (nearest + within)[:, None], axis=1) * (n / t.shape[1])
+        with np.errstate(invalid="ignore"):  # no point but duplicates, and no term to be listed
+            listed = np.count_nonzero(t < (nearest + within)[:, None], axis=1) * (n / t.shape[1])
         added = np.count_nonzero(t <= (nearest + accuracy.reach)[:, None]) / t.size
         pair = d * table.product + (len(plan.slabs) - 1) * table.slab
         if plan.symmetric:
@@ -104,7 +105,8 @@ class ProductSums:
         if not plan.includes_selves:
             pair += float(np.mean(within > 0)) * table.searched
         again = np.minimum(listed, LISTED).mean() * (table.listed + d * table.listed_difference)
-        underflowed = nearest > -math.log(UNDERFLOWED[self.problem.rows.dtype])
+        least = -math.log(UNDERFLOWED[self.problem.rows.dtype])
+        underflowed = np.isfinite(nearest) & (nearest > least)
         exact += float(np.mean(underflowed)) * m * n * d * table.alone
         return m * (n * pair + float(again)) + float(np.mean(listed > LISTED)) * exact, exact
 

@@ -114,10 +114,16 @@ class AlignedLattices:
 
     def _tasks(self, points: Sorted) -> list[tuple[Rows, int, int]]:
         """Return the tasks of spreading, with the cells that they reach along the first axis."""
-        rows, order, n0 = points.rows, points.order, self.frame.lattice.shape[self.unused]
+        rows, order, side = points.rows, points.order, self.frame.side
+        # No tap is outside of the box of its segment, on the lattice of all, too.
+        begins = self._lower[:, self.unused].tolist()
+        ends = (self._lower + self._shapes)[:, self.unused].tolist()
         if not order.size:
-            return [(Rows(rows, order, a, b, c), 0, n0) for c, a, b in self._ranges(points.offsets)]
-        tasks, side, width = [], self.frame.side, self.frame.plan.width
+            return [
+                (Rows(rows, order, a, b, c), begins[c], ends[c])
+                for c, a, b in self._ranges(points.offsets)
+            ]
+        tasks, width = [], self.frame.plan.width
         for c, starts in enumerate(points.rows_of_tiles):
             least, begin = max(_POINTS, -(-(starts[-1] - starts[0]) // _TASKS)), 0
             for t in range(len(starts) - 1):
@@ -126,7 +132,7 @@ class AlignedLattices:
                     low, high = begin * side - width, (t + 1) * side + width + LANES
                     if starts[t + 1] > starts[begin]:
                         some = Rows(rows, order, int(starts[begin]), int(starts[t + 1]), c)
-                        tasks.append((some, low, high))
+                        tasks.append((some, max(low, begins[c]), min(high, ends[c])))
                     begin = t + 1
         return tasks
 

@@ -48,7 +48,7 @@ _LIGHTER = (10.0, 4.0)  # nats: sums so far below the total weight are certified
 _BESIDE = 6.5  # bandwidths around a segment's points in which queries are read off
 _CELLS, _CELLS_PER_ROW = 1 << 22, 3  # of all lattices: so many, or for every point and query
 _ROWS = 1 << 15  # of a task that computes row by row
-_UNIT = 2.0**-53
+_UNIT, _TINY = 2.0**-53, float(np.finfo(float).tiny)
 _NOTHING = Margins(np.zeros((1, 2)), 0.0, 0.0, 0.0, 0.0, 0.0)  # of sums over no points
 
 
@@ -343,6 +343,7 @@ class ClassLattices:
                 off = np.flatnonzero(np.isnan(found[c]))
                 if off.size:
                     most = totals[c] * _kernel_of_box(rows[where][off], boxes[c])
+                    most = np.maximum(most, _TINY)  # what underflows is not known to be 0
                     ends[0, c, off], ends[1, c, off], sums[c, off] = 0.0, most, most / 2
             by_share = problem.factors is not None
             accepted[where] = _within(sums, ends, problem.rtol, by_share)

@@ -50,7 +50,11 @@ class Uncertified:
             self.way = choose(self._problem, _WAYS, n_jobs=n_jobs)
         else:
             self.way = RowPairs(self._among(self._near.numbers), n_jobs)
-        self.pair_share = self.way.pair_share * self.way.problem.n / problem.n
+
+    @property
+    def pair_share(self) -> float:
+        """Return the share of the pairs that were visited in the last `log_sums`."""
+        return self.way.pair_share * self.way.problem.n / self._problem.n
 
     def _nearby(self, frame: PointLattice | None) -> NearbyPoints | None:
         """Return the points that matter; None, if all are to be taken."""
