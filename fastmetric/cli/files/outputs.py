@@ -72,4 +72,6 @@ def write_table(path: Path, table: Table, results: dict[str, np.ndarray]) -> Non
 
 def _plain(values: np.ndarray) -> Any:
     """Return values as an array that needs no pickle."""
-    return values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
+    if values.dtype.kind in "biuf":
+        return values
+    return np.array(["" if value is None else str(value) for value in values])
