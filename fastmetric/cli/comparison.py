@@ -75,8 +75,11 @@ def evaluate(options: Any) -> None:
     print(f"{work.sizes(table)}; {_said(options)}.")
     spread = "" if options.held_out is not None else " ± standard deviation over folds"
     print(f"Mean {score} of rows held out{spread}, median seconds of a fit:\n")
-    for group in candidates:
-        _run(group, table, splits, "{:8.1%}" if by_accuracy else "{:8.3f}")
+    *peers, ours = candidates
+    form = "{:8.1%}" if by_accuracy else "{:8.3f}"
+    for group in peers:
+        _run(group, table, splits, form, peer=True)
+    _run(ours, table, splits, form)
 
 
 def _said(options: Any) -> str:
@@ -238,9 +241,16 @@ def _neighbours(k: int) -> Callable[[Any, Any, Any, Any, Any], float]:
 
 
 def _run(
-    group: list[Candidate], table: Table, splits: list[tuple[np.ndarray, np.ndarray]], form: str
+    group: list[Candidate],
+    table: Table,
+    splits: list[tuple[np.ndarray, np.ndarray]],
+    form: str,
+    peer: bool = False,
 ) -> None:
-    """Fit and judge the candidates of a group in every fold; print their lines."""
+    """Fit and judge the candidates of a group in every fold; print their lines.
+
+    That one of the others fails does not end the comparison.
+    """
     lines = [_Line([], []) for _ in group]
     X = table.X if table.named or table.categories else table.X.to_numpy()
     y = table.y if table.y is not None else np.zeros(len(table.X))
@@ -254,7 +264,10 @@ def _run(
             for candidate, line in zip(group, lines, strict=True):
                 line.scores.append(candidate.judge(model, one, y[learnt], other, y[new]))
                 line.seconds.append(seconds)
-    except BaseException:
+    except BaseException as error:
+        if peer and isinstance(error, ValueError):  # a singular covariance, for example
+            print(f"fails: {' '.join(str(error).split())}", flush=True)
+            return
         print(flush=True)  # the error has a line of its own
         raise
     for number, (candidate, line) in enumerate(zip(group, lines, strict=True)):

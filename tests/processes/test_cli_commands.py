@@ -339,6 +339,17 @@ def test_evaluate_gives_the_likelihood_of_held_out_rows(folder, capsys):
     assert all(name in out for name in ("one Gaussian", "PCA to 2 and noise"))
 
 
+def test_a_peer_that_fails_does_not_end_the_evaluation(folder, capsys):
+    rows = table()
+    rows["c"] = rows["a"]  # singular, for PCA to two dimensions
+    rows.to_csv("rows.csv", index=False)
+    options = ["--method", "kernel-density", "--bandwidth", "0.5", "--features", "a,c", "--quiet"]
+    assert run("evaluate", "rows.csv", *options) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"PCA to 2 and noise +fails: .*singular", out)
+    assert re.search(r"fastmetric's KernelDensity +-?\d", out)
+
+
 def test_a_seed_draws_the_folds_of_a_method_without_chance(folder, capsys):
     options = ["--method", "kernel-density", "--bandwidth", "0.5", "--drop", "kind", "--quiet"]
     said = []
