@@ -292,6 +292,7 @@ def _figures(line: _Line, form: str) -> str:
 
 def _evaluate_model(options: Any) -> None:
     """Print the score of a saved model on the rows of a file."""
+    work.refuse_options_of_a_fit(options)
     model, table = work.model_and_table(options, "score", "`fastmetric info` says what it can do")
     X, last = work.rows_for(model, table), model.last
     if hasattr(model.estimator, "predict") and hasattr(last, "classes_"):

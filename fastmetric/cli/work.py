@@ -165,6 +165,19 @@ def model_and_table(options: Any, method: str, others: str) -> tuple[Model, Tabl
     return model, table
 
 
+_OF_A_FIT = ("queries", "features", "drop", "categories", "scale", "impute", "held_out", "set")
+
+
+def refuse_options_of_a_fit(options: Any) -> None:
+    """Raise if an option is given that a saved model would ignore."""
+    for name in (*_OF_A_FIT, *methods.OPTIONS):
+        if name != "jobs" and getattr(options, name, None) not in (None, "", False):
+            raise TableError(
+                f"--{name.replace('_', '-')} belongs to a fit and has no effect on the model of "
+                "--model; leave one of them out"
+            )
+
+
 def rows_for(model: Model, table: Table) -> Any:
     """Return the rows as the estimator knows them: with names if it was fitted with names."""
     names = getattr(model.estimator, "feature_names_in_", None)
@@ -238,6 +251,7 @@ def density(options: Any) -> None:
     outputs.check("--out", options.out, outputs.TABLES, options.force)
     _check_picture(options)
     if options.model is not None:
+        refuse_options_of_a_fit(options)
         others = "fit a density: kernel-density, manifold-parzen, local-component"
         model, table = model_and_table(options, "score_samples", others)
     else:

@@ -111,6 +111,11 @@ WRONG = {
     "seed": (["evaluate", "--seed", "-1"], "--seed -1: an integer from 0"),
     "option": (["density", "--components", "1", "--out", "p.csv"], "'n_components' (--components)"),
     "clusters": (["evaluate", "--method", "mean-shift"], "fastmetric cluster"),
+    "queries": (
+        ["density", "--model", "m.skops", "--queries", "q.csv", "--out", "p.csv"],
+        "--queries belongs to a fit and has no effect on the model of --model",
+    ),
+    "scale": (["evaluate", "--model", "m.skops", "--scale"], "--scale belongs to a fit"),
     "nothing": (["density"], "give --out FILE, --picture FILE or both"),
 }
 
