@@ -293,6 +293,14 @@ def no_work(*_, **__):
     raise AssertionError("the work began")
 
 
+def test_force_does_not_replace_a_file_that_is_read(folder, capsys):
+    assert run("fit", "rows.csv", "--target", "kind", "--out", "m.skops", *FIT) == 0
+    before = (folder / "rows.csv").read_bytes()
+    assert run("predict", "m.skops", "rows.csv", "--out", folder / "rows.csv", "--force") == 1
+    assert "rows.csv: this file is read, too" in capsys.readouterr().err
+    assert (folder / "rows.csv").read_bytes() == before
+
+
 def test_force_replaces_a_file(folder):
     (folder / "m.skops").write_text("old")
     assert run("fit", "rows.csv", "--target", "kind", "--out", "m.skops", "--force", *FIT) == 0
