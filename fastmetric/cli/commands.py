@@ -13,6 +13,7 @@ from typing import Any
 from fastmetric import __version__, warmup
 from fastmetric.cli import options as shared
 from fastmetric.cli import work
+from fastmetric.cli.files import outputs
 from fastmetric.cli.files.text_tables import TableError
 from fastmetric.cli.methods import DENSITIES
 from fastmetric.cli.model_info import info
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _exit_code(options: Any) -> int:
     """Run a command; print an error as one line."""
     try:
+        outputs.refuse_inputs(options)
         options.run(options)
     except BrokenPipeError:  # the reader of standard output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

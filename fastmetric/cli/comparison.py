@@ -61,19 +61,25 @@ def evaluate(options: Any) -> None:
             "mean-shift predicts no classes and no density; `fastmetric cluster` compares its "
             "clusters with --target"
         )
+    if options.neighbors < 1:
+        raise TableError(f"--neighbors {options.neighbors}: 1 or more were expected")
     methods.request(options)
     table = work.training_table(options)
     by_accuracy = options.method in methods.SUPERVISED or (
         options.method in methods.MAPS and table.y is not None
     )
     splits = _splits(options, table, by_accuracy)
+    _check_sizes(options, table, splits)
     candidates = (_by_accuracy if by_accuracy else _by_likelihood)(options, table, splits)
     score = "accuracy" if by_accuracy else "log density"
     print(f"{work.sizes(table)}; {_said(options)}.")
     spread = "" if options.held_out is not None else " ± standard deviation over folds"
     print(f"Mean {score} of rows held out{spread}, median seconds of a fit:\n")
-    for group in candidates:
-        _run(group, table, splits, "{:8.1%}" if by_accuracy else "{:8.3f}")
+    *peers, ours = candidates
+    form = "{:8.1%}" if by_accuracy else "{:8.3f}"
+    for group in peers:
+        _run(group, table, splits, form, peer=True)
+    _run(ours, table, splits, form)
 
 
 def _said(options: Any) -> str:
@@ -89,6 +95,7 @@ def _splits(options: Any, table: Table, stratified: bool) -> list[tuple[np.ndarr
     if options.held_out is not None:
         if not 0 < options.held_out < 1:
             raise TableError(f"--held-out {options.held_out}: a share between 0 and 1 was expected")
+        _check_share(options.held_out, table, stratified)
         kind = StratifiedShuffleSplit if stratified else ShuffleSplit
         splitter = kind(1, test_size=options.held_out, random_state=seed)
     else:
@@ -107,6 +114,32 @@ def _splits(options: Any, table: Table, stratified: bool) -> list[tuple[np.ndarr
                 "leave the class out of the table"
             )
     return list(splitter.split(np.zeros((n, 1)), table.y if stratified else None))
+
+
+def _check_share(share: float, table: Table, stratified: bool) -> None:
+    """Raise if too few rows are held out, or left to learn from."""
+    n = len(table.X)
+    held_out = int(np.ceil(share * n))
+    least = len(np.unique(table.y)) if stratified and table.y is not None else 1
+    if min(held_out, n - held_out) < least:
+        one = "one of each class" if stratified else "one"
+        raise TableError(
+            f"--held-out {share}: {held_out} of {n} rows would be held out; at least {least} on "
+            f"both sides were expected, {one}"
+        )
+
+
+def _check_sizes(options: Any, table: Table, splits: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Raise if the rows or features of a fold are too few for an option."""
+    rows = min(len(learnt) for learnt, _ in splits)
+    if options.neighbors > rows:
+        raise TableError(
+            f"--neighbors {options.neighbors}: 1 to {rows} were expected, the rows learnt from"
+        )
+    width = table.X.shape[1]
+    d = options.components
+    if d is not None and not table.categories and not 1 <= d <= width:
+        raise TableError(f"--components {d}: 1 to {width} were expected, the features")
 
 
 def _by_accuracy(
@@ -208,9 +241,16 @@ def _neighbours(k: int) -> Callable[[Any, Any, Any, Any, Any], float]:
 
 
 def _run(
-    group: list[Candidate], table: Table, splits: list[tuple[np.ndarray, np.ndarray]], form: str
+    group: list[Candidate],
+    table: Table,
+    splits: list[tuple[np.ndarray, np.ndarray]],
+    form: str,
+    peer: bool = False,
 ) -> None:
-    """Fit and judge the candidates of a group in every fold; print their lines."""
+    """Fit and judge the candidates of a group in every fold; print their lines.
+
+    That one of the others fails does not end the comparison.
+    """
     lines = [_Line([], []) for _ in group]
     X = table.X if table.named or table.categories else table.X.to_numpy()
     y = table.y if table.y is not None else np.zeros(len(table.X))
@@ -224,7 +264,10 @@ def _run(
             for candidate, line in zip(group, lines, strict=True):
                 line.scores.append(candidate.judge(model, one, y[learnt], other, y[new]))
                 line.seconds.append(seconds)
-    except BaseException:
+    except BaseException as error:
+        if peer and isinstance(error, ValueError):  # a singular covariance, for example
+            print(f"fails: {' '.join(str(error).split())}", flush=True)
+            return
         print(flush=True)  # the error has a line of its own
         raise
     for number, (candidate, line) in enumerate(zip(group, lines, strict=True)):
@@ -249,13 +292,19 @@ def _figures(line: _Line, form: str) -> str:
 
 def _evaluate_model(options: Any) -> None:
     """Print the score of a saved model on the rows of a file."""
+    work.refuse_options_of_a_fit(options)
     model, table = work.model_and_table(options, "score", "`fastmetric info` says what it can do")
     X, last = work.rows_for(model, table), model.last
     if hasattr(model.estimator, "predict") and hasattr(last, "classes_"):
-        if table.y is None:
+        right = work.as_given(table, model.estimator.predict(X))
+        if table.y is None or not len(right):
             raise TableError(f"{options.data}: without classes there is no accuracy; give --target")
-        right = model.estimator.predict(X).astype(str) == table.y.astype(str)
-        _, counts = np.unique(table.y, return_counts=True)
+        if len(right) < len(table.y):
+            work.tell(
+                [f"{options.data}: {len(table.y) - len(right)} rows without a class: left out"]
+            )
+        given = [label for label in table.y if label is not None]
+        _, counts = np.unique(given, return_counts=True)
         error = np.sqrt(right.mean() * (1 - right.mean()) / len(right))
         print(f"{len(right)} rows: {right.mean():.1%} ± {error:.1%} right (one standard error);")
         print(f"always the most frequent class of the file: {counts.max() / counts.sum():.1%}")

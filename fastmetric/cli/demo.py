@@ -23,7 +23,7 @@ from fastmetric._compile_notice import compile_notice
 from fastmetric.cli.files import outputs
 from fastmetric.cli.pictures import need_matplotlib
 from fastmetric.nca import NCA
-from fastmetric.plotting import Panel, save_projections
+from fastmetric.plotting.projection_panels import Panel, save_projections
 
 # Of scikit-learn's NCA: with 30, or its 50, no more digits are right, and it takes longer.
 _ITERATIONS = 20

@@ -67,8 +67,12 @@ def request(options: Any) -> Request:
         if not equals:
             raise TableError(f"--set {setting}: NAME=VALUE was expected, as in --set tol=1e-4")
         given[name.strip()] = _value(value.strip())
+    if options.seed is not None and not 0 <= options.seed < 2**32:
+        raise TableError(f"--seed {options.seed}: an integer from 0 to 2**32 - 1 was expected")
     wanted = Request(options.method, given, not options.quiet)
     estimator = _with_required(wanted, 2)
+    if options.command == "evaluate" and "random_state" not in estimator.get_params():
+        given.pop("random_state", None)  # it draws the folds
     for name in given:
         _own_name(estimator, name, options.method)
     return wanted
@@ -129,7 +133,11 @@ def _own_name(estimator: Any, name: str, method: str) -> str:
         if own in known:
             return own
     settable = sorted(one for one in known if one not in ("callback", "estimator"))
-    raise TableError(f"{method} has no parameter {name!r}; it has {', '.join(_short(settable))}")
+    option = next((option for option, own in OPTIONS.items() if own == name != option), "")
+    given = f" (--{option})" if option else ""
+    raise TableError(
+        f"{method} has no parameter {name!r}{given}; it has {', '.join(_short(settable))}"
+    )
 
 
 def _short(names: Sequence[str]) -> list[str]:

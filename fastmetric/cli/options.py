@@ -92,7 +92,8 @@ def add_method(command: Any, default: str, which: list[str] | None = None) -> No
         group.add_argument("--init", help="the start: auto, rca, lda, pca, identity or random")
         group.add_argument("--alpha", type=float, help="weight of NCA's penalty on the map")
     if any("density" in name or name in ("mean-shift", "manifold-parzen") for name in names):
-        group.add_argument("--bandwidth", metavar="H", help="a number, scott, silverman or loo")
+        rules = "" if which == ["mean-shift"] else ", scott, silverman or loo"
+        group.add_argument("--bandwidth", metavar="H", help=f"a number{rules}")
     group.add_argument("--max-iter", type=int, help="most iterations")
     group.add_argument("--seed", type=int, help="of random draws")
     group.add_argument("--jobs", type=int, help="threads (default: all cores)")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmetric.plotting import DensityDisplay
+from fastmetric.plotting.canvas import matplotlib_or_error
 
 _INK, _FRAME = "#22262e", "#d8d5cc"
 _TAIL = 24  # nats below the largest log density of which colours tell
@@ -25,12 +26,9 @@ class Picture(NamedTuple):
 
 def need_matplotlib() -> Any:
     """Return matplotlib's class of figures, or say how to get it."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            'Pictures need matplotlib, which is not installed: pip install "fastmetric[plot]"'
-        ) from error
+    matplotlib_or_error()
+    from matplotlib.figure import Figure
+
     return Figure
 
 

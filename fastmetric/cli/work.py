@@ -165,6 +165,19 @@ def model_and_table(options: Any, method: str, others: str) -> tuple[Model, Tabl
     return model, table
 
 
+_OF_A_FIT = ("queries", "features", "drop", "categories", "scale", "impute", "held_out", "set")
+
+
+def refuse_options_of_a_fit(options: Any) -> None:
+    """Raise if an option is given that a saved model would ignore."""
+    for name in (*_OF_A_FIT, *methods.OPTIONS):
+        if name != "jobs" and getattr(options, name, None) not in (None, "", False):
+            raise TableError(
+                f"--{name.replace('_', '-')} belongs to a fit and has no effect on the model of "
+                "--model; leave one of them out"
+            )
+
+
 def rows_for(model: Model, table: Table) -> Any:
     """Return the rows as the estimator knows them: with names if it was fitted with names."""
     names = getattr(model.estimator, "feature_names_in_", None)
@@ -178,14 +191,16 @@ def transform(options: Any) -> None:
     model, table = model_and_table(options, "transform", "`fastmetric info` says what it can do")
     Z = model.estimator.transform(rows_for(model, table))
     names = [str(name) for name in model.last.get_feature_names_out()]
+    if options.picture and Z.shape[1] < 2:
+        raise TableError("--picture needs a model with two dimensions or more")
     outputs.write_table(options.out, table, dict(zip(names, Z.T, strict=True)))
     if options.picture:
-        if Z.shape[1] < 2:
-            raise TableError("--picture needs a model with two dimensions or more")
         labels = np.zeros(len(Z), int) if table.y is None else table.y
+        if labels.dtype.kind == "O":  # some rows have no class
+            labels = np.array(["?" if label is None else str(label) for label in labels])
         plane, axes = pictures.in_plane(Z, names)
         classes = [] if table.y is None else [str(c) for c in np.unique(labels)]
-        title = f"{len(Z):,} rows of {options.data.name} under {type(model.last).__name__}"
+        title = f"{len(Z):,} rows of {_named(options)} under {type(model.last).__name__}"
         picture = pictures.Picture(options.picture, title, axes)
         pictures.draw_classes(picture, plane, labels, classes or [""])
     _report(options, f"{len(Z):,} rows projected to {Z.shape[1]} dimensions: {options.out}")
@@ -207,11 +222,23 @@ def predict(options: Any) -> None:
         results |= {f"p({name})": column for name, column in columns}
     outputs.write_table(options.out, table, results)
     right = ""
-    if table.y is not None and not clusters:
-        share = np.mean(labels.astype(str) == table.y.astype(str))
-        right = f", {share:.1%} of them as column {table.target} says"
+    agree = as_given(table, labels)
+    if len(agree) and not clusters:
+        of = "them" if len(agree) == len(labels) else f"the {len(agree):,} with a class"
+        right = f", {agree.mean():.1%} of {of} as column {table.target} says"
     what = "clusters" if clusters else "classes"
     _report(options, f"{what} of {len(labels):,} rows predicted{right}: {options.out}")
+
+
+def as_given(table: Table, labels: np.ndarray) -> np.ndarray:
+    """Return whether labels are those of the table, for each row that has one."""
+    if table.y is None:
+        return np.empty(0, bool)
+    known = np.array([label is not None for label in table.y])
+    found, given = labels[known], np.array(table.y[known].tolist())
+    if found.dtype.kind in "biuf" and given.dtype.kind in "biuf":
+        return found == given
+    return found.astype(str) == given.astype(str)
 
 
 # Without a model, or with one
@@ -224,6 +251,7 @@ def density(options: Any) -> None:
     outputs.check("--out", options.out, outputs.TABLES, options.force)
     _check_picture(options)
     if options.model is not None:
+        refuse_options_of_a_fit(options)
         others = "fit a density: kernel-density, manifold-parzen, local-component"
         model, table = model_and_table(options, "score_samples", others)
     else:

@@ -23,13 +23,10 @@ from fastmetric.plotting.cluster_display import ClusterDisplay
 from fastmetric.plotting.density_display import DensityDisplay
 from fastmetric.plotting.history_display import HistoryDisplay
 from fastmetric.plotting.projection_display import ProjectionDisplay
-from fastmetric.plotting.projection_panels import Panel, save_projections
 
 __all__ = [
     "ClusterDisplay",
     "DensityDisplay",
     "HistoryDisplay",
-    "Panel",
     "ProjectionDisplay",
-    "save_projections",
 ]

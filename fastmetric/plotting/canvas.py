@@ -11,7 +11,7 @@ import numpy as np
 from fastmetric import _validate
 from fastmetric._validate import shown
 
-_MISSING = "Pictures need matplotlib, which is not installed: pip install fastmetric[plot]"
+_MISSING = 'Pictures need matplotlib, which is not installed: pip install "fastmetric[plot]"'
 _TENS = 10  # colours that are told apart at a glance
 
 

@@ -168,6 +168,11 @@ class ClusterDisplay:
         pair = canvas.columns("features", features, rows.shape[1])
         chosen = canvas.drawn_rows(subsample, random_state, len(rows))
         labels = np.asarray(estimator.predict(X))
+        if labels.dtype.kind not in "iu":
+            raise ValueError(
+                "estimator should be a clusterer, whose predict returns the number of each row's "
+                f"cluster; got {shown(estimator)}, which returns {labels.dtype}."
+            )
         numbers, counts = np.unique(labels[labels >= 0], return_counts=True)
         colored = np.sort(numbers[np.argsort(-counts, kind="stable")[:max_clusters]])
         low, high = canvas.limits(rows[:, pair], eps, 0.05)

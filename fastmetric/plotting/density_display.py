@@ -224,6 +224,10 @@ class DensityDisplay:
         else:
             plain = {"cmap": "viridis"}
         surface = canvas.options("surface_kwargs", surface_kwargs, plain)
+        if self.xx1 is not None and "levels" in surface:
+            raise ValueError(
+                f"surface_kwargs should hold no levels; got {shown(surface)}. Give levels instead."
+            )
         dots = canvas.options("scatter_kwargs", scatter_kwargs, dots)
         ax = canvas.axes_or_new(ax)
         if self.xx1 is None:
@@ -253,9 +257,7 @@ class DensityDisplay:
         # Contours end where the density is zero: a value below all levels is not filled.
         logs = np.where(np.isfinite(self.response), self.response, levels[0] - 1.0)
         if "colors" not in surface:
-            palette = canvas.matplotlib_or_error().colormaps
-            cmap = surface["cmap"]
-            size = palette[cmap].N if isinstance(cmap, str) else cmap.N
+            size = canvas.matplotlib_or_error().colormaps.get_cmap(surface["cmap"]).N
             surface = {"norm": BoundaryNorm(levels, size, extend="max")} | surface
         where = (self.xx0, self.xx1, logs)
         self.surface_ = ax.contourf(*where, levels=levels, extend="max", **surface)

@@ -15,6 +15,7 @@ from sklearn.datasets import load_iris, make_moons
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -278,7 +279,7 @@ def test_without_matplotlib_the_message_names_the_extra(
     display, nca, density, clusters, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install fastmetric\[plot\]"):
+    with pytest.raises(ImportError, match=r'pip install "fastmetric\[plot\]"'):
         drawn(display, nca, density, clusters)
 
 
@@ -325,6 +326,7 @@ def test_a_users_style_replaces_the_default_under_any_of_its_names(density, nca)
     wide = HistoryDisplay.from_estimator(nca, line_kwargs={"lw": 4, "ls": ":"})
     assert wide.lines_[0].get_linewidth() == 4
     DensityDisplay.from_estimator(density, MOONS, surface_kwargs={"cmap": "magma"})
+    DensityDisplay.from_estimator(density, MOONS, surface_kwargs={"cmap": None})
 
 
 WRONG = {
@@ -355,6 +357,7 @@ WRONG = {
         {"random_state": -1},
         {"ax": 0},
         {"surface_kwargs": "blue"},
+        {"surface_kwargs": {"levels": [0, 1]}},
         {"scatter_kwargs": []},
     ],
     HistoryDisplay: [
@@ -400,6 +403,7 @@ def test_wrong_values_are_refused_by_name(display, wrong, nca, density, clusters
         (DensityDisplay, KernelDensity().fit(MOONS), [["a", "b"]], "X holds strings"),
         (HistoryDisplay, KernelDensity().fit(MOONS), MOONS, "history_"),
         (ClusterDisplay, PCA(2).fit(MOONS), MOONS, "predict"),
+        (ClusterDisplay, GaussianNB().fit(MOONS, MOONS[:, 0] > 0), MOONS, "should be a clusterer"),
         (ClusterDisplay, KMeans(2).fit(MOONS[:, :1]), MOONS[:, :1], "two features"),
     ],
 )

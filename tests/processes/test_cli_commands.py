@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shlex
 import zipfile
 
 import numpy as np
@@ -102,7 +103,19 @@ WRONG = {
     "density": (["fit", "--method", "density-classifier", "--set", "estimator=x"], "choose from"),
     "folds": (["evaluate", "--folds", "1"], "--folds 1: 2 to 60 were expected"),
     "share": (["evaluate", "--held-out", "2"], "a share between 0 and 1"),
+    "small share": (["evaluate", "--held-out", "0.01"], "--held-out 0.01: 1 of 60 rows would be"),
+    "large share": (["evaluate", "--held-out", "0.99"], "--held-out 0.99: 60 of 60 rows would be"),
+    "no neighbour": (["evaluate", "--neighbors", "0"], "--neighbors 0: 1 or more"),
+    "neighbours": (["evaluate", "--neighbors", "49"], "--neighbors 49: 1 to 48 were expected"),
+    "components": (["evaluate", "--components", "4"], "--components 4: 1 to 3 were expected"),
+    "seed": (["evaluate", "--seed", "-1"], "--seed -1: an integer from 0"),
+    "option": (["density", "--components", "1", "--out", "p.csv"], "'n_components' (--components)"),
     "clusters": (["evaluate", "--method", "mean-shift"], "fastmetric cluster"),
+    "queries": (
+        ["density", "--model", "m.skops", "--queries", "q.csv", "--out", "p.csv"],
+        "--queries belongs to a fit and has no effect on the model of --model",
+    ),
+    "scale": (["evaluate", "--model", "m.skops", "--scale"], "--scale belongs to a fit"),
     "nothing": (["density"], "give --out FILE, --picture FILE or both"),
 }
 
@@ -126,6 +139,18 @@ def test_texts_are_no_features_of_a_density_unasked(folder, capsys):
     assert run("density", "rows.csv", "--out", "p.csv") == 1
     assert "--target kind if it is the class, --id kind" in capsys.readouterr().err
     assert run("density", "rows.csv", "--categories", "kind", "--out", "p.csv") == 0
+
+
+def test_advice_can_be_pasted_into_a_shell(folder, capsys):
+    names = {"a": "length (cm)", "b": "wide, high"}
+    rows = table().rename(columns=names)
+    rows.loc[3, list(names.values())] = None
+    rows.to_csv("rows.csv", index=False)
+    fit = ["fit", "rows.csv", "--target", "kind", "--out", "m.skops", *FIT]
+    assert run(*fit) == 1
+    advice = capsys.readouterr().err.split(", or ")[-1]
+    assert shlex.split(advice) == ["--drop", 'length (cm),"wide, high"']
+    assert run(*fit, "--components", "1", *shlex.split(advice)) == 0
 
 
 # The preparation
@@ -214,6 +239,31 @@ def test_predictions_have_probabilities_and_say_how_many_are_right(folder, capsy
     assert f"{right:.1%} of them as column kind says" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("classes", [("high", "low"), (0, 1)])
+def test_rows_without_a_class_are_neither_right_nor_wrong(classes, folder, capsys):
+    rows = table()
+    rows["kind"] = np.where(rows["kind"] == "high", *classes)
+    rows.to_csv("rows.csv", index=False)
+    assert run("fit", "rows.csv", "--target", "kind", "--out", "m.skops", *FIT) == 0
+    gaps = rows.assign(kind=rows["kind"].astype(object))
+    gaps.loc[3:5, "kind"] = None  # pandas reads the numbers as floats
+    gaps.to_csv("gaps.csv", index=False)
+    capsys.readouterr()
+    options = ["--out", "y.csv", "--picture", "y.png"]
+    assert run("predict", "m.skops", "gaps.csv", *options[:2]) == 0
+    model, known = load("m.skops"), np.r_[0:3, 6:60]
+    share = (model.predict(rows[NAMES]) == rows["kind"])[known].mean()
+    assert f"{share:.1%} of the 57 with a class as column kind says" in capsys.readouterr().out
+    given = pd.read_csv("y.csv", dtype=str)["kind"]
+    assert list(given[known]) == [str(one) for one in rows["kind"][known]]
+    assert given[3:6].isna().all()
+    assert run("evaluate", "gaps.csv", "--model", "m.skops") == 0
+    said = capsys.readouterr()
+    assert f"57 rows: {share:.1%} ±" in said.out
+    assert "3 rows without a class: left out" in said.err
+    assert run("transform", "m.skops", "gaps.csv", "--force", *options) == 0
+
+
 # Files
 
 
@@ -241,6 +291,14 @@ def test_a_wrong_output_is_refused_before_the_work(command, place, folder, capsy
 
 def no_work(*_, **__):
     raise AssertionError("the work began")
+
+
+def test_force_does_not_replace_a_file_that_is_read(folder, capsys):
+    assert run("fit", "rows.csv", "--target", "kind", "--out", "m.skops", *FIT) == 0
+    before = (folder / "rows.csv").read_bytes()
+    assert run("predict", "m.skops", "rows.csv", "--out", folder / "rows.csv", "--force") == 1
+    assert "rows.csv: this file is read, too" in capsys.readouterr().err
+    assert (folder / "rows.csv").read_bytes() == before
 
 
 def test_force_replaces_a_file(folder):
@@ -292,6 +350,26 @@ def test_evaluate_gives_the_likelihood_of_held_out_rows(folder, capsys):
     peer = float(re.search("scikit-learn's KernelDensity, 0.5" + score, out)[1])
     assert float(re.search("fastmetric's KernelDensity" + score, out)[1]) == peer
     assert all(name in out for name in ("one Gaussian", "PCA to 2 and noise"))
+
+
+def test_a_peer_that_fails_does_not_end_the_evaluation(folder, capsys):
+    rows = table()
+    rows["c"] = rows["a"]  # singular, for PCA to two dimensions
+    rows.to_csv("rows.csv", index=False)
+    options = ["--method", "kernel-density", "--bandwidth", "0.5", "--features", "a,c", "--quiet"]
+    assert run("evaluate", "rows.csv", *options) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"PCA to 2 and noise +fails: .*singular", out)
+    assert re.search(r"fastmetric's KernelDensity +-?\d", out)
+
+
+def test_a_seed_draws_the_folds_of_a_method_without_chance(folder, capsys):
+    options = ["--method", "kernel-density", "--bandwidth", "0.5", "--drop", "kind", "--quiet"]
+    said = []
+    for seed in ("0", "1"):
+        assert run("evaluate", "rows.csv", *options, "--seed", seed) == 0
+        said.append(re.search(r"fastmetric's KernelDensity +(-\S+)", capsys.readouterr().out)[1])
+    assert said[0] != said[1]
 
 
 def test_evaluate_measures_a_saved_model(folder, capsys):

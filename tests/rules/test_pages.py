@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fastmetric import __version__
+import fastmetric
+from fastmetric import __version__, plotting
 from fastmetric.cli.commands import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,6 +132,15 @@ def test_every_page_with_a_version_names_the_packages_own():
         assert re.search(r"^ *version *[:=] *\{?([\d.]+)", text, re.MULTILINE)[1] == __version__, (
             name
         )
+
+
+def test_readme_and_reference_name_everything_public():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    there = readme.split("## What there is")[1].split("\n## ")[0]
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    for name in {*fastmetric.__all__, *plotting.__all__} - {"__version__"}:
+        assert re.search(rf"`{name}\b", there), name
+        assert re.search(rf"^ +{name}$", reference, re.MULTILINE), name
 
 
 def test_every_guide_and_every_method_has_a_picture():

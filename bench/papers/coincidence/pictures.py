@@ -12,7 +12,7 @@ import numpy as np
 from bench.papers.coincidence import rows as records
 from bench.papers.coincidence.rows import Row
 from bench.papers.nca_thesis.pictures import _INK, _PAPER, _plain, _save
-from fastmetric.plotting import Panel, save_projections
+from fastmetric.plotting.projection_panels import Panel, save_projections
 
 _STYLES = {
     "PCA": ("#7c828d", "s"),

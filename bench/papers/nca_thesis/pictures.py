@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.papers.nca_thesis.rows import Row
-from fastmetric.plotting import Panel, save_projections
+from fastmetric.plotting.projection_panels import Panel, save_projections
 
 _INK, _PAPER, _FAINT = "#22262e", "#fbfaf7", "#d8d5cc"
 

@@ -6,6 +6,8 @@ For a fit the user chooses; new data are matched with the columns that a model w
 from __future__ import annotations
 
 import csv
+import io
+import shlex
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,7 +75,7 @@ def columns_to_fit(raw: Raw, choice: Choice) -> Table:
         notes.append(f"{raw.name}: one column of 0 and 1 for each category of {shown}")
     empty = [column for column in features if frame[column].isna().all()]
     if empty:
-        raise TableError(f"{raw.name}: column {empty[0]} has no values; --drop {empty[0]}")
+        raise TableError(f"{raw.name}: column {empty[0]} has no values; --drop {_quoted(empty[0])}")
     X = _features(raw, features, categories, choice.impute)
     y = None if target is None else _labels(raw, target)
     return Table(
@@ -227,7 +229,7 @@ def _warn_of_counters(raw: Raw, features: list[Any], notes: list[str]) -> None:
         if len(raw.frame) >= _FEW and _counts(raw.frame[column]):
             notes.append(
                 f"{raw.name}: warning: column {column} numbers the rows, and is used as a feature; "
-                f"--id {column} keeps it beside the result, --drop {column} leaves it out"
+                f"{_ways_out(column)}"
             )
 
 
@@ -243,8 +245,21 @@ def _all(raw: Raw) -> str:
 
 def _listing(names: Any) -> str:
     """Return names for a message."""
-    shown = ", ".join(map(str, names[:8]))
+    shown = ", ".join(str(name) or "''" for name in names[:8])
     return shown + (f", … ({len(names)} in all)" if len(names) > 8 else "")
+
+
+def _quoted(*columns: Any) -> str:
+    """Return columns as a shell takes them for the value of an option."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(columns)
+    return shlex.quote(line.getvalue())
+
+
+def _ways_out(column: Any) -> str:
+    """Return what to do with a column that is no feature."""
+    name = _quoted(column)
+    return f"--id {name} keeps it beside the result, --drop {name} leaves it out"
 
 
 # Values
@@ -260,7 +275,7 @@ def _is_category(raw: Raw, column: Any, wanted: list[Any], texts_are: bool) -> b
     if values.dtype.kind == "M" or (values.dtype.kind == "O" and _holds_dates(values)):
         raise TableError(
             f"{raw.name}, column {column}: dates or times, numbers were expected; "
-            f"--id {column} keeps it beside the result, --drop {column} leaves it out"
+            f"{_ways_out(column)}"
         )
     if column in wanted:
         return True
@@ -272,12 +287,11 @@ def _is_category(raw: Raw, column: Any, wanted: list[Any], texts_are: bool) -> b
     many = texts.nunique() > min(_MOST_CATEGORIES, max(1, len(texts) - 1))
     if many or not texts_are:
         hardly = f", and {texts.nunique()} texts in {len(texts)} rows are hardly categories"
-        of_class = "" if texts_are else f"--target {column} if it is the class, "
+        of_class = "" if texts_are else f"--target {_quoted(column)} if it is the class, "
         raise TableError(
             f"{raw.name}, row {texts.index[0] + raw.first_row}, column {column}: "
-            f"{str(texts.iloc[0])!r} is no number{hardly * many}; {of_class}--id {column} keeps it "
-            f"beside the result, --drop {column} leaves it out, --categories {column} takes it as "
-            "categories"
+            f"{str(texts.iloc[0])!r} is no number{hardly * many}; {of_class}{_ways_out(column)}, "
+            f"--categories {_quoted(column)} takes it as categories"
         )
     return True
 
@@ -332,7 +346,7 @@ def _numbers(raw: Raw, column: Any) -> np.ndarray:
             raise TableError(
                 f"{raw.name}, row {row + raw.first_row}, column {column}: "
                 f"{str(values.iloc[row])!r} is no number; correct it, give --missing with "
-                f"--impute if it marks a missing value, or --drop {column}"
+                f"--impute if it marks a missing value, or --drop {_quoted(column)}"
             )
         floats = parsed.to_numpy(np.float64, na_value=np.nan)
     infinite = np.isinf(floats)
@@ -357,19 +371,26 @@ def _refuse_missing(raw: Raw, features: list[Any], impute: bool) -> None:
     raise TableError(
         f"{raw.name}, row {row + raw.first_row}, column {first}: the value is missing "
         f"({int(counts.sum())} in all: {where}); fit with --impute median (or mean, "
-        f"most-frequent), or --drop {','.join(map(str, lacking))}"
+        f"most-frequent), or --drop {_quoted(*lacking)}"
     )
 
 
 def _labels(raw: Raw, column: Any, required: bool = True) -> np.ndarray:
-    """Return the classes of the rows: whole numbers as such, all else as texts."""
+    """Return the classes of the rows: whole numbers as such, all else as texts; None: missing."""
     values = raw.frame[column]
-    if values.isna().any() and required:
-        row = int(values.isna().to_numpy().argmax())
+    missing = values.isna().to_numpy()
+    if missing.any() and required:
+        row = int(missing.argmax())
         raise TableError(
             f"{raw.name}, row {row + raw.first_row}, column {column}: the class is missing; "
             "remove the rows without a class"
         )
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb":
-        return values.to_numpy()
-    return np.array([str(value) for value in values])
+        if not missing.any():
+            return values.to_numpy()
+        whole = (values[~missing] % 1 == 0).all()  # pandas makes floats of numbers with gaps
+        kind: Any = int if whole else float
+    else:
+        kind = str
+    labels = [None if gap else kind(value) for gap, value in zip(missing, values, strict=True)]
+    return np.array(labels, dtype=object if missing.any() else None)

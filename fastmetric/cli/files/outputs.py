@@ -41,6 +41,16 @@ def check(option: str, path: Path | None, kinds: Sequence[str], force: bool) -> 
         raise TableError(f"{option} {path}: you may not write there")
 
 
+def refuse_inputs(options: Any) -> None:
+    """Raise if a file to be written is one of those to be read, which --force would replace."""
+    for output in ("out", "picture"):
+        path = getattr(options, output, None)
+        for name in ("data", "model", "queries"):
+            given = getattr(options, name, None)
+            if path and given and path.exists() and given.exists() and path.samefile(given):
+                raise TableError(f"--{output} {path}: this file is read, too; give another name")
+
+
 def write_table(path: Path, table: Table, results: dict[str, np.ndarray]) -> None:
     """Write the results of rows beside their ids and their target, if the table has these."""
     import pandas as pd
@@ -72,4 +82,6 @@ def write_table(path: Path, table: Table, results: dict[str, np.ndarray]) -> Non
 
 def _plain(values: np.ndarray) -> Any:
     """Return values as an array that needs no pickle."""
-    return values if values.dtype.kind in "biuf" else np.array([str(value) for value in values])
+    if values.dtype.kind in "biuf":
+        return values
+    return np.array(["" if value is None else str(value) for value in values])
