@@ -239,6 +239,17 @@ def test_upper_bounds_hold_where_squared_distances_overflow(kernel):
         assert exact <= upper
 
 
+@pytest.mark.parametrize("bandwidth", [5e-19, 3e-19, 2e-19])
+def test_bounds_hold_where_carries_of_float32_distances_overflow(bandwidth):
+    X = np.random.default_rng(0).standard_normal((300, 20)).astype(np.float32)
+    got = kernel_sums(X, bandwidth=bandwidth, method="exact", return_bounds=True)
+    exact = kernel_sums(X.astype(np.float64), bandwidth=float(np.float32(bandwidth)))
+    estimate, lower, upper = (part.astype(np.float64) for part in got)
+    assert np.all((lower <= exact) & (exact <= upper))
+    there = np.abs(exact) < 0.99 * np.finfo(np.float32).max / 2  # s = 2 |log k| does not overflow
+    np.testing.assert_allclose(estimate[there], exact[there], rtol=1e-5)
+
+
 @pytest.mark.parametrize("d", [1, 2, 5])
 @pytest.mark.parametrize("spread", [1e27, 1e130, 1e200])
 def test_bounds_hold_where_powers_of_distances_overflow(d, spread):

@@ -166,7 +166,8 @@ def _underflowed(total: np.ndarray, walk: Walk) -> np.ndarray:
     least = UNDERFLOWED[walk.ref.tree.rows.dtype]
     if not has_tails(walk.rule.code) or walk.rule.atol >= least:
         return np.empty(0, np.intp)
-    return np.flatnonzero(total < least)
+    # Not `total < least`: a distance whose carries overflow is NaN.
+    return np.flatnonzero(~(total >= least))
 
 
 class Work(NamedTuple):
