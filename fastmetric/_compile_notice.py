@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
 import sys
 import threading
 import time
@@ -27,9 +29,11 @@ class CompileNotice:
             self._depth += 1
             if self._depth == 1 and not self._said:
                 self._began = time.monotonic()
-                self._timer = threading.Timer(max(0.0, self._left), self._say)
-                self._timer.daemon = True
-                self._timer.start()
+                timer = threading.Timer(max(0.0, self._left), self._say)
+                timer.daemon = True
+                with contextlib.suppress(RuntimeError):  # no thread to be had: then in silence
+                    timer.start()
+                    self._timer = timer
 
     def __exit__(
         self,
@@ -50,6 +54,11 @@ class CompileNotice:
         with self._lock:
             self._said = True
 
+    def forget(self) -> None:
+        """Start anew, in silence, in a forked child: a thread that compiles is its parent's."""
+        self._lock, self._timer = threading.Lock(), None
+        self._depth, self._said = 0, True
+
     def _say(self) -> None:
         """Write the line."""
         with self._lock:
@@ -65,3 +74,5 @@ class CompileNotice:
 
 
 compile_notice = CompileNotice()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=compile_notice.forget)
